@@ -1,0 +1,1 @@
+"""What is allowed and who said so: redaction, settlement, facts, policy, groups, and the read model."""
