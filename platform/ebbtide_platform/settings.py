@@ -138,6 +138,11 @@ class Settings:
         return values
 
 
+def child_environment(settings: Settings) -> dict[str, str]:
+    """This process's environment with ``settings`` on top, for a child process."""
+    return {**os.environ, **settings.environment()}
+
+
 def read_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from defaults, then the environment, then ``overrides`` (None is no override).
 

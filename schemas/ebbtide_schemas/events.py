@@ -7,12 +7,12 @@ silently dropped would leave a person without protection.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-SPEC_VERSION = "atdp/1"
+SPEC_VERSION: Final = "atdp/1"
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
 """An id chosen by a producer; it is turned into a UUIDv8 at the door and stands in clear nowhere."""

@@ -77,7 +77,8 @@ class GroupRef(_Record, frozen=True, kw_only=True):
 
 
 class StepHeader(_Record, frozen=True, kw_only=True):
-    """The clear part of a step: ids, order, governance fields. ``digest`` covers all of it but receipt time."""
+    """The clear part of a step: ids, order, governance fields. ``digest`` covers all of it but receipt time
+    and ``time_suspect``, which is judged by it."""
 
     event: str
     tenant: str

@@ -1,0 +1,1 @@
+"""The commands of the governance side; each module holds one ``command``."""

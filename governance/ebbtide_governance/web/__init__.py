@@ -1,0 +1,1 @@
+"""What the read model answers over HTTP, always for one tenant."""

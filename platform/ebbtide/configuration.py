@@ -1,0 +1,28 @@
+"""Where the SDK sends to; the one place of the SDK that reads the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEFAULT_URL = "http://127.0.0.1:8790"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One server and one key; the key never prints."""
+
+    url: str = DEFAULT_URL
+    api_key: str = field(default="", repr=False)
+
+
+def read_configuration(
+    url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] | None = None
+) -> Configuration:
+    """What was passed, else ``EBBTIDE_URL`` and ``EBBTIDE_API_KEY``, else the local default."""
+    source = os.environ if environ is None else environ
+    return Configuration(
+        url=(url or source.get("EBBTIDE_URL") or DEFAULT_URL).rstrip("/"),
+        api_key=api_key or source.get("EBBTIDE_API_KEY") or "",
+    )
