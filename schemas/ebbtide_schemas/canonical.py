@@ -16,6 +16,9 @@ import msgspec
 MAX_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly (RFC 7493)."""
 
+_PLAIN_DIGITS = 21
+"""A number with more digits before its point is written with an exponent (ECMA-262, Number::toString)."""
+
 MAX_NESTING = 200
 """Levels written at most: three times what a door lets in, and far from Python's own limit."""
 
@@ -31,8 +34,8 @@ def canonical(value: object) -> bytes:
     """The RFC 8785 bytes of a msgspec Struct or of plain Python data; Structs leave out defaults as they always do.
 
     Raises:
-        CanonicalError: a number that is not finite or an integer beyond 2**53 - 1, a lone surrogate, a key
-            that is no string, more than `MAX_NESTING` levels, or a type that JSON does not know.
+        CanonicalError: a number that is not finite or an integer that no double holds, a lone surrogate, a
+            key that is no string, more than `MAX_NESTING` levels, or a type that JSON does not know.
     """
     parts: list[str] = []
     try:
@@ -54,9 +57,7 @@ def _write(value: Any, out: Callable[[str], None], depth: int) -> None:
     elif value is False:
         out("false")
     elif isinstance(value, int):
-        if not -MAX_INTEGER <= value <= MAX_INTEGER:
-            raise CanonicalError("an integer beyond 2**53 - 1 is not the same number everywhere")
-        out(str(value))
+        out(str(value) if -MAX_INTEGER <= value <= MAX_INTEGER else _large_integer(value))
     elif isinstance(value, float):
         out(_number(value))
     elif depth >= MAX_NESTING:
@@ -86,6 +87,14 @@ def _write_object(value: Mapping[Any, Any], out: Callable[[str], None], depth: i
     out("}" if separator == "," else "{}")
 
 
+def _large_integer(value: int) -> str:
+    """A canonical double such as 1e20 is read back as an integer, and has the same form again."""
+    text = _number(float(value)) if abs(value) < 10**_PLAIN_DIGITS else ""
+    if text != str(value):
+        raise CanonicalError("an integer beyond 2**53 - 1 that no double holds is not the same number everywhere")
+    return text
+
+
 def _number(value: float) -> str:
     """ECMAScript's Number::toString; Python's repr has the same digits and other places for the point."""
     if not math.isfinite(value):
@@ -99,9 +108,9 @@ def _number(value: float) -> str:
     point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
     digits = digits.rstrip("0")
     count = len(digits)
-    if count <= point <= 21:
+    if count <= point <= _PLAIN_DIGITS:
         text = digits + "0" * (point - count)
-    elif 0 < point <= 21:
+    elif 0 < point <= _PLAIN_DIGITS:
         text = f"{digits[:point]}.{digits[point:]}"
     elif -6 < point <= 0:
         text = f"0.{'0' * -point}{digits}"

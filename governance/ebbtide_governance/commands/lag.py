@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
 
+from ebbtide_governance.commands.projector import curated_topics
 from ebbtide_governance.projection import FOLLOWED
+from ebbtide_platform.adapters.kafka import Follower
 from ebbtide_platform.adapters.kafka_connection import client_config, list_topics, unavailable
 from ebbtide_platform.settings import Settings
-from ebbtide_platform.topics import CURATED_PREFIX, SHARED, TICKS
 
 Offsets = Mapping[tuple[str, int], int]
 
 ANSWER_S = 5.0
+REACH_S = 2.0
+"""A broker that is not there is noticed in this time: the person at the terminal waits."""
 GROUPS = "ebbtide"
 """What every consumer group of ours is called first, behind the deployment's prefix."""
 PROJECTOR = "projector"
@@ -31,34 +34,22 @@ def read_lag(settings: Settings, projected: Offsets) -> dict[str, int]:
         Unavailable: the broker does not answer.
     """
     admin = AdminClient(client_config(settings))
-    return lag_by_stage(_ends(admin, settings), _acknowledged(admin, settings), projected)
+    list_topics(admin, settings, timeout_s=REACH_S)
+    with Follower(settings, [*FOLLOWED, *curated_topics(settings, admin)], "end") as follower:
+        ends = follower.positions()
+    return lag_by_stage(ends, _acknowledged(admin, settings), projected)
 
 
 def lag_by_stage(ends: Offsets, acknowledged: Offsets, projected: Offsets) -> dict[str, int]:
     """Lag by stage name, from offsets by (topic without prefix, partition)."""
     lag = {PROJECTOR: 0}
-    # Ticks are written for ever and read by three stages: they say when, not how much there is to do.
-    stages = {topic.name: topic.readers for topic in SHARED if topic is not TICKS}
-    followed = {topic.name for topic in FOLLOWED}
+    stages = {topic.name: topic.readers for topic in FOLLOWED}
     for (topic, partition), end in ends.items():
         for stage in stages.get(topic, ()):
             if stage not in _FOLLOWERS:
                 lag[stage] = lag.get(stage, 0) + max(0, end - acknowledged.get((topic, partition), 0))
-        if topic in followed or topic.startswith(CURATED_PREFIX):
-            lag[PROJECTOR] += max(0, end - projected.get((topic, partition), 0))
+        lag[PROJECTOR] += max(0, end - projected.get((topic, partition), 0))
     return lag
-
-
-def _ends(admin: AdminClient, settings: Settings) -> dict[tuple[str, int], int]:
-    wanted = {}
-    for name, topic in list_topics(admin, settings).topics.items():
-        plain = name.removeprefix(settings.topic_prefix)
-        if name.startswith(settings.topic_prefix) and plain.startswith("ebbtide."):
-            wanted.update({TopicPartition(name, number): OffsetSpec.latest() for number in topic.partitions})
-    return {
-        (asked.topic.removeprefix(settings.topic_prefix), asked.partition): _answer(future, settings).offset
-        for asked, future in admin.list_offsets(wanted, request_timeout=ANSWER_S).items()
-    }
 
 
 def _acknowledged(admin: AdminClient, settings: Settings) -> dict[tuple[str, int], int]:

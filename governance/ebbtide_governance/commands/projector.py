@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Protocol, Self
 
 from confluent_kafka.admin import AdminClient
@@ -35,7 +36,9 @@ class Reader(Protocol):
     def positions(self) -> dict[tuple[str, int], int]: ...
     def end_offsets(self) -> dict[tuple[str, int], int]: ...
     def __enter__(self) -> Self: ...
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class Projector:
@@ -62,20 +65,16 @@ class Projector:
 
     def run_to_end(self, advance: Callable[[int, int], None]) -> None:
         """Fold up to the ends of this moment; ``advance`` hears (offsets done, offsets in all) as it goes."""
-        goal: dict[tuple[str, int], int] | None = None
-        while True:
-            with self._follow(self._topics(), self._writer.positions()) as reader:
-                goal = goal or reader.end_offsets()
-            targets = goal
+        with self._follow(self._topics(), self._writer.positions()) as reader:
+            ends = reader.end_offsets()
 
-            def reached() -> bool:
-                stored = self._writer.positions()
-                done = sum(min(stored.get(place, 0), end) for place, end in targets.items())
-                advance(done, sum(targets.values()))
-                return all(stored.get(place, 0) >= end for place, end in targets.items())
+        def reached() -> bool:
+            stored = self._writer.positions()
+            done = {place: min(stored.get(place, 0), end) for place, end in ends.items()}
+            advance(sum(done.values()), sum(ends.values()))
+            return done == ends
 
-            if reached():
-                return
+        while not reached():
             self._fold(reached)
 
     def _fold(self, stopped: Callable[[], bool]) -> None:
@@ -87,13 +86,15 @@ class Projector:
             while not stopped():
                 records = reader.poll(POLL_S)
                 reached = {**stored, **reader.positions()}
-                if reached != stored:
-                    try:
+                try:
+                    if reached != stored:
                         self._writer.apply(records, stored, reached)
-                    except Moved:
-                        log.info("the read model was moved by somebody else; going on from there")
-                        return
-                    stored = reached
+                        stored = reached
+                    elif self._writer.positions() != stored:
+                        raise Moved
+                except Moved:
+                    log.info("the read model was moved by somebody else; going on from there")
+                    return
                 if time.monotonic() - looked > NEW_TENANTS_S:
                     looked = time.monotonic()
                     if self._topics() != topics:
@@ -109,7 +110,7 @@ def kafka_projector(settings: Settings, writer: ReadModelWriter) -> Projector:
     return Projector(
         writer,
         lambda topics, start: Follower(settings, topics, start),
-        lambda: _curated_topics(settings, admin),
+        lambda: curated_topics(settings, admin),
     )
 
 
@@ -126,7 +127,8 @@ def serve(settings: Settings) -> None:
         engine.dispose()
 
 
-def _curated_topics(settings: Settings, admin: AdminClient) -> list[Topic]:
+def curated_topics(settings: Settings, admin: AdminClient) -> list[Topic]:
+    """The curated topics there are, in the order of their tenants. Raises `Unavailable`."""
     topics = []
     for deployed in sorted(list_topics(admin, settings).topics):
         try:

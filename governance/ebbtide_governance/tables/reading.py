@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Engine
+from sqlalchemy import Engine, not_
 from sqlmodel import Session, col, select
 
 from ebbtide_governance.tables.explaining import explain, failure_of, group_of, summary_of
@@ -22,7 +22,7 @@ from ebbtide_governance.tables.rows import (
     TrajectoryRow,
 )
 from ebbtide_governance.tables.summary import latency_of, status_of
-from ebbtide_governance.tables.views import Latency, Page, Status, TrajectoryView
+from ebbtide_governance.tables.views import Failure, GroupView, Latency, Page, Status, TrajectorySummary, TrajectoryView
 from ebbtide_platform.errors import InvalidInput
 from ebbtide_schemas.records import Policy
 
@@ -82,51 +82,53 @@ class ReadModel:
                 policy=_policy(session, tenant),
             )
 
-    def trajectory_of_step(self, tenant: str, event: str) -> str | None:
-        """The trajectory that a step belongs to."""
+    def trajectory_of_step(self, tenant: str, events: Sequence[str]) -> str | None:
+        """The trajectory that one of these steps belongs to."""
         with Session(self._engine) as session:
-            return session.exec(
-                select(StepRow.trajectory).where(StepRow.tenant == tenant, StepRow.event == event)
-            ).first()
+            mine = select(StepRow.trajectory).where(StepRow.tenant == tenant, col(StepRow.event).in_(events))
+            return session.exec(mine).first()
 
     def tenant_of(self, trajectory: str) -> str | None:
         """Whose a trajectory is: a question for the operator only."""
         with Session(self._engine) as session:
             return session.exec(select(TrajectoryRow.tenant).where(TrajectoryRow.trajectory == trajectory)).first()
 
-    def trajectories(self, tenant: str, *, verdict: str | None, after: str, limit: int) -> Page:
-        """Trajectories in the order of their ids, behind ``after``."""
+    def trajectories(self, tenant: str, *, state: str | None, after: str, limit: int) -> Page[TrajectorySummary]:
+        """Trajectories in the order of their ids, behind ``after``; all of them, or those in one state."""
+        verdict, quarantined, replayed = (
+            col(TrajectoryRow.verdict),
+            col(TrajectoryRow.quarantined_ms),
+            col(TrajectoryRow.replayed_ms),
+        )
+        waiting = quarantined.is_not(None) & (replayed.is_(None) | (replayed < quarantined))
         with Session(self._engine) as session:
             asked = select(TrajectoryRow).where(TrajectoryRow.tenant == tenant, TrajectoryRow.trajectory > after)
-            if verdict is not None:
-                asked = asked.where(TrajectoryRow.verdict == verdict)
-            rows = session.exec(asked.order_by(TrajectoryRow.trajectory).limit(limit)).all()
-            items = [summary_of(row) for row in rows]
+            if state in ("open", "quarantined"):
+                asked = asked.where(verdict.is_(None), waiting if state == "quarantined" else not_(waiting))
+            elif state is not None:
+                asked = asked.where(verdict == state)
+            items = [summary_of(row) for row in session.exec(asked.order_by(TrajectoryRow.trajectory).limit(limit))]
             return Page(items=items, cursor=items[-1].trajectory if len(items) == limit else None)
 
-    def groups(self, tenant: str, *, after: str, limit: int) -> Page:
+    def groups(self, tenant: str, *, after: str, limit: int) -> Page[GroupView]:
         """Groups in the order of their ids, behind ``after``."""
         with Session(self._engine) as session:
             asked = select(GroupRow).where(GroupRow.tenant == tenant, GroupRow.group_id > after)
             items = [group_of(row) for row in session.exec(asked.order_by(GroupRow.group_id).limit(limit))]
             return Page(items=items, cursor=items[-1].group if len(items) == limit else None)
 
-    def quarantine(self, tenant: str, *, before: str, limit: int) -> Page:
+    def quarantine(self, tenant: str, *, before: str, limit: int) -> Page[Failure]:
         """Records in quarantine, newest first; references only. ``before`` is a page's cursor or empty."""
         with Session(self._engine) as session:
             rows = _quarantined(session, tenant, limit, before)
             last = f"{rows[-1].quarantined_ms}:{rows[-1].rank}" if len(rows) == limit else None
             return Page(items=[failure_of(row) for row in rows], cursor=last)
 
-    def newest_revision(self, sample: str) -> int | None:
-        """The newest revision seen of a sample, None while it was not folded yet."""
-        return self.newest_revisions([sample]).get(sample)
-
-    def newest_revisions(self, samples: Sequence[str]) -> dict[str, int]:
-        """The newest revision of each sample that was folded."""
+    def newest_revisions(self, tenant: str, samples: Sequence[str]) -> dict[str, int]:
+        """The newest revision of each sample in the tenant's topic; one that was not folded yet is left out."""
         with Session(self._engine) as session:
-            rows = session.exec(select(SampleRow).where(col(SampleRow.sample).in_(samples)))
-            return {row.sample: row.revision for row in rows if row.revision is not None}
+            mine = select(SampleRow).where(SampleRow.tenant == tenant, col(SampleRow.sample).in_(samples))
+            return {row.sample: row.revision for row in session.exec(mine) if row.revision is not None}
 
     def group_state(self, tenant: str, group: str) -> str:
         """``complete``, ``short``, ``expired``, or ``open`` while it is not closed."""

@@ -5,9 +5,11 @@ Times are milliseconds since the epoch, durations are milliseconds. Nothing here
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
+
+ItemT = TypeVar("ItemT")
 
 
 class _View(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,8 +198,8 @@ class GroupView(_View, frozen=True, kw_only=True):
     closed_ms: int | None
 
 
-class Page(_View, frozen=True, kw_only=True):
+class Page(_View, Generic[ItemT], frozen=True, kw_only=True):
     """One page of a list; ``cursor`` asks for the next one and is null at the end."""
 
-    items: list[TrajectorySummary] | list[GroupView] | list[Failure]
+    items: list[ItemT]
     cursor: str | None

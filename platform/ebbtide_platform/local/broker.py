@@ -25,6 +25,7 @@ HEAP = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC")
 FORMAT_S = 60.0
 READY_S = 60.0
 STOP_S = 20.0
+RELEASE_S = 3.0
 PROBE_S = 1.0
 
 # One node, few partitions inside: an embedded broker starts and recovers in seconds.
@@ -47,6 +48,9 @@ transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
+# After a kill -9 the node may register again only when its old session is over: 9 s by default.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 # Index files are mapped whole: the default of 10 MB each is meant for segments a hundred times busier.
 log.index.size.max.bytes=1048576
 log.cleaner.dedupe.buffer.size=16777216
@@ -104,14 +108,21 @@ class Broker:
         """What the kernel sends when the parent dies: Kafka bears KILL, a container ends with its client's TERM."""
         return "TERM" if self._found().container else "KILL"
 
-    def prepare(self) -> None:
+    def prepare(self, *, release_s: float = RELEASE_S) -> None:
         """Write the configuration and format the storage; harmless when repeated.
+
+        A taken port is waited for ``release_s`` seconds.
 
         Raises:
             Misconfigured: there is no Kafka to run, a port is taken, or the storage cannot be formatted.
         """
         host, port = self._settings.host, self._settings.broker_port
-        for taken in (number for number in (port, port + 1) if not is_free(host, number)):
+        # A broker whose supervisor was killed a moment ago is about to give its ports back.
+        deadline = time.monotonic() + release_s
+        while (taken := next((each for each in (port, port + 1) if not is_free(host, each)), None)) is not None:
+            if time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
             raise Misconfigured(
                 f"port {taken} of {host}, which the embedded broker needs, is taken",
                 try_this="end the other program, or set EBBTIDE_BROKER_PORT (it and the next one must be free)",

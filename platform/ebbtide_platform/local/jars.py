@@ -22,7 +22,7 @@ KAFKA_VERSION = "4.3.0"
 # slf4j-api 1.7 comes with Kafka; without this binding the broker's own log goes nowhere.
 LOG4J_VERSION = "2.25.4"
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-MAVEN_S = 600.0
+FETCH_S = 600.0
 DOCKER_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 OLDEST_JAVA = 17
 CORE_JAR = "kafka_2.13-*.jar"
@@ -91,14 +91,14 @@ def cached_jars(settings: Settings) -> Path:
     return settings.cache_dir / f"kafka-{KAFKA_VERSION}"
 
 
-def find_runtime(settings: Settings, machine: Machine | None = None) -> Runtime:
-    """The first of the four ways that this machine offers.
+def find_runtime(settings: Settings, machine: Machine | None = None, *, fetch: bool = True) -> Runtime:
+    """The first of the four ways that this machine offers; without ``fetch`` Maven is found and not asked yet.
 
     Raises:
         Misconfigured: none does, or KAFKA_HOME holds no Kafka; names the four ways.
     """
     machine = ThisMachine() if machine is None else machine
-    java, java_problem = _java(settings, machine)
+    java, java_problem = find_java(settings, machine)
     if settings.kafka_home:
         libs = Path(settings.kafka_home) / "libs"
         if not any(libs.glob(CORE_JAR)):
@@ -112,7 +112,7 @@ def find_runtime(settings: Settings, machine: Machine | None = None) -> Runtime:
     problem = java_problem
     maven = machine.find("mvn")
     if java is not None:
-        problem = "Maven is not installed" if maven is None else _resolve(settings, machine, maven)
+        problem = "Maven is not installed" if maven is None else _resolve(settings, machine, maven) if fetch else ""
         if not problem:
             return Runtime("maven", java, f"{jars}/*")
     docker = machine.find("docker")
@@ -127,7 +127,7 @@ def _four_ways(settings: Settings) -> str:
     return FOUR_WAYS.format(cache=cached_jars(settings))
 
 
-def _java(settings: Settings, machine: Machine) -> tuple[str | None, str]:
+def find_java(settings: Settings, machine: Machine) -> tuple[str | None, str]:
     """The java that is new enough, or what is wrong with the one there is."""
     java = machine.find(str(Path(settings.java_home) / "bin/java") if settings.java_home else "java")
     if java is None:
@@ -149,7 +149,7 @@ def _resolve(settings: Settings, machine: Machine, maven: str) -> str:
         pom, fresh = Path(folder) / "pom.xml", Path(folder) / "jars"
         pom.write_text(POM, encoding="utf-8")
         argv = [maven, "-q", "-B", "-f", str(pom), MAVEN_GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
-        code, text = machine.run(argv, MAVEN_S)
+        code, text = machine.run(argv, FETCH_S)
         if code != 0 or not any(fresh.glob(CORE_JAR)):
             log.write_text(text, encoding="utf-8")
             return f"Maven could not fetch it (exit code {code}, see {log})"
@@ -162,14 +162,19 @@ def _resolve(settings: Settings, machine: Machine, maven: str) -> str:
 
 
 def main() -> int:
-    """Fill the cache if nothing else offers a broker; say where it comes from."""
+    """Fetch what the embedded broker needs, if anything is missing; say where it comes from."""
+    machine = ThisMachine()
     try:
         settings = read_settings()
         if settings.bootstrap_servers:
             return 0
-        runtime = find_runtime(settings)
+        runtime = find_runtime(settings, machine)
+        if runtime.container and machine.run([runtime.java, "image", "inspect", DOCKER_IMAGE], FETCH_S)[0] != 0:
+            if machine.run([runtime.java, "pull", DOCKER_IMAGE], FETCH_S)[0] != 0:
+                raise Misconfigured(f"Docker cannot pull {DOCKER_IMAGE}", try_this=_four_ways(settings))
+            print(f"fetched {DOCKER_IMAGE}")  # noqa: T201 - a command of the Makefile
     except EbbtideError as error:
-        print(error.diagnostics(), file=sys.stderr)  # noqa: T201 - a command of the Makefile
+        print(error.diagnostics(), file=sys.stderr)  # noqa: T201
         return error.exit_code
     if runtime.origin == "maven":
         print(f"fetched Apache Kafka {KAFKA_VERSION} into {cached_jars(settings)}")  # noqa: T201

@@ -1,11 +1,15 @@
-"""TCP ports of this machine: whether one is free, answers, or can be had."""
+"""Ports and sockets of this machine: whether one is free, answers, or can be had."""
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 
 CONNECT_S = 0.5
 TRIES = 50
+LONGEST_SOCKET_PATH = 107
+"""Bytes of a Unix socket's path on Linux."""
 
 
 def is_free(host: str, port: int) -> bool:
@@ -41,3 +45,21 @@ def free_ports(count: int = 1, host: str = "127.0.0.1") -> int:
         if first + count <= 65_536 and all(is_free(host, first + more) for more in range(count)):
             return first
     raise OSError("no run of free ports was found")
+
+
+def socket_problem(path: Path) -> str | None:
+    """What is wrong with a path as that of a Unix socket, if anything."""
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        return f"{path} is longer than the {LONGEST_SOCKET_PATH} bytes that a Unix socket may have"
+    return None
+
+
+def socket_answers(path: Path) -> bool:
+    """Whether a server accepts connections on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(CONNECT_S)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

@@ -44,6 +44,8 @@ GIVE_UP = 3
 LONGEST_LINE = 8_192
 """Bytes of a log line; the rest of a longer one is left out."""
 READ_BYTES = 65_536
+READS_PER_TURN = 16
+"""A child that never stops talking must not keep the others unheard."""
 
 
 def _nothing() -> None:
@@ -86,7 +88,10 @@ class _Child:
 
 
 class Supervisor:
-    """Runs ``processes`` until SIGTERM, SIGINT, SIGHUP or `stop`; one at a time on a data directory."""
+    """Runs ``processes`` until SIGTERM, SIGINT, SIGHUP or `stop`; one at a time on a data directory.
+
+    ``check`` is done when the data directory is ours and before anything starts, ``on_ready`` when everything answers.
+    """
 
     def __init__(
         self,
@@ -94,12 +99,13 @@ class Supervisor:
         processes: Sequence[Process],
         *,
         log: TextIO | None = None,
+        check: Callable[[], None] = _nothing,
         on_ready: Callable[[], None] = _nothing,
     ) -> None:
         self._settings = settings
         self._children = [_Child(process) for process in processes]
         self._log = sys.stderr if log is None else log
-        self._on_ready = on_ready
+        self._check, self._on_ready = check, on_ready
         self._stops = 0
         self._environment = child_environment(settings)
         self._width = max((len(process.name) for process in processes), default=0)
@@ -118,6 +124,7 @@ class Supervisor:
         self._selector.register(self._waker, selectors.EVENT_READ)
         try:
             with _exclusive(self._settings.run_dir / "up.lock"), self._signals():
+                self._check()
                 try:
                     self._start_all()
                     while not self._stops:
@@ -235,12 +242,13 @@ class Supervisor:
         """Write the whole lines that a child has printed, each with its name before it."""
         if child.popen is None or child.popen.stdout is None:
             return
-        while True:
+        for _ in range(READS_PER_TURN):
             try:
                 data = os.read(child.popen.stdout.fileno(), READ_BYTES)
             except BlockingIOError:
                 return
-            if not data:
+            ended = not data
+            if ended:
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(child.popen.stdout)
                 data = b"\n" if child.line else b""
@@ -248,7 +256,7 @@ class Supervisor:
             for line in whole:
                 self._write(child.process.name, line[:LONGEST_LINE].decode("utf-8", "replace"))
             child.line = bytearray(rest[:LONGEST_LINE])
-            if not data or data == b"\n":
+            if ended:
                 return
 
     # --- stopping -----------------------------------------------------------------------------------------------

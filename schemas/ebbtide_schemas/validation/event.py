@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import inspect
 
-from ebbtide_schemas.events import Event
+from ebbtide_schemas.events import Event, Reward, Step
 from ebbtide_schemas.validation.rules import check_event
 from ebbtide_schemas.validation.scan import EventError, scan
 
@@ -106,5 +108,29 @@ def _explain(message: str) -> EventError:
         field = f"{path}.{member['name']}" if path else member["name"]
         return EventError(field, "is not a member of ATDP/1" if "unknown" in member["what"] else "is required")
     if rule.startswith("Invalid"):
-        rule = "is not one of the values allowed here"
+        rule = f"must be {_allowed_at(path)}"
+    elif "matching regex" in rule:
+        rule = "must be a technical name: at most 128 letters, digits and . _ : / + -, the first a letter or digit"
     return EventError(path or "$", rule.replace("`", "").replace("Expected", "expected"))
+
+
+def _allowed_at(path: str) -> str:
+    """The values that the types allow at a path, as words."""
+    if path == "type":
+        return "step or reward"
+    here: list[inspect.Type] = [inspect.type_info(Step), inspect.type_info(Reward)]
+    for name in re.findall(r"[a-z]\w*|\[", path):
+        here = [below for above in here for below in _below(above, name)]
+    values = {str(value) for type_ in here if isinstance(type_, inspect.LiteralType) for value in type_.values}
+    return "one of " + ", ".join(sorted(values)) if len(values) > 1 else "".join(values) or "another value"
+
+
+def _below(above: inspect.Type, name: str) -> Iterator[inspect.Type]:
+    if isinstance(above, inspect.StructType):
+        found = [field.type for field in above.fields if field.encode_name == name]
+    elif isinstance(above, inspect.ListType) and name == "[":
+        found = [above.item_type]
+    else:
+        return
+    for type_ in found:
+        yield from type_.types if isinstance(type_, inspect.UnionType) else [type_]

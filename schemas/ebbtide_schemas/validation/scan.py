@@ -6,6 +6,7 @@ are seen here, in time that grows with the length and with a stack of our own.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ MAX_VALUES: Final = 200_000
 
 MAX_NUMBER_CHARACTERS: Final = 400
 """Longest number: the largest double written without an exponent has 309 digits."""
+
+_SAFE_DIGITS: Final = 15
+"""An integer this short is one that every reader keeps."""
+
+MAX_PATH_CHARACTERS: Final = 120
+"""Longest path in an error; keys are the producer's and may be anything."""
 
 # Possessive, so that no text makes it slow. A string that never ends has no group 1.
 STRING = r'"(?:[^"\\]++|\\.)*+("?)'
@@ -72,6 +79,50 @@ def scan(text: str) -> None:
         EventError: too deep or too many values (``too_large``); a key twice, NaN, Infinity, a number that no
             double holds or an integer beyond 2**53 - 1.
     """
+    if not _is_harmless(text):
+        _look_closely(text)
+
+
+def _is_harmless(text: str) -> bool:
+    """The same look in C, five times as fast, that says yes or *perhaps*; nearly every event ends here."""
+    marks = text.count("[") + text.count("{")
+    if marks + text.count(",") + text.count(":") > MAX_VALUES:
+        return False
+    if marks > MAX_DEPTH and json_depth(text) > MAX_DEPTH:
+        return False
+    try:
+        _plain_decoder.decode(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> None:
+    if len(pairs) > 1 and len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError
+
+
+def _small(number: str) -> None:
+    if len(number) > _SAFE_DIGITS:
+        raise ValueError
+
+
+def _finite(number: str) -> None:
+    if len(number) > MAX_NUMBER_CHARACTERS or not math.isfinite(float(number)):
+        raise ValueError
+
+
+def _no_number(_: str) -> None:
+    raise ValueError
+
+
+_plain_decoder = json.JSONDecoder(
+    object_pairs_hook=_distinct, parse_int=_small, parse_float=_finite, parse_constant=_no_number, strict=False
+)
+
+
+def _look_closely(text: str) -> None:
+    """The look that can tell the field."""
     stack: list[_Frame] = []
     for count, token in enumerate(_TOKEN.finditer(text)):
         if count >= MAX_VALUES:
@@ -84,7 +135,7 @@ def scan(text: str) -> None:
                 _enter_key(stack, token[0][: -len(token[2])])
         elif first in "[{":
             if len(stack) >= MAX_DEPTH:
-                raise EventError(_path(stack), f"at most {MAX_DEPTH} levels of nesting", "too_large")
+                raise EventError(_path(stack[:1]), f"at most {MAX_DEPTH} levels of nesting", "too_large")
             stack.append(_Frame(first == "{"))
         elif first in "]}":
             if stack:
@@ -128,7 +179,8 @@ def _check_number(number: str, stack: list[_Frame]) -> None:
 
 
 def _path(stack: list[_Frame]) -> str:
-    return "".join(frame.step() for frame in stack).lstrip(".") or "$"
+    path = "".join(frame.step() for frame in stack).lstrip(".") or "$"
+    return path if len(path) <= MAX_PATH_CHARACTERS else path[:MAX_PATH_CHARACTERS] + "…"
 
 
 def json_depth(text: str, limit: int = MAX_DEPTH) -> int:
@@ -141,7 +193,7 @@ def json_depth(text: str, limit: int = MAX_DEPTH) -> int:
             if deepest > limit:
                 break
         elif token[0] in "]}":
-            depth -= 1
+            depth = max(depth - 1, 0)
     return deepest
 
 

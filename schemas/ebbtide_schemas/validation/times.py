@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -12,10 +11,8 @@ MAX_AHEAD_MS: Final = DAY_MS
 """More than a day ahead of receipt is a wrong clock, not a time zone."""
 MAX_BEHIND_MS: Final = 400 * DAY_MS
 """More than a year and a month back is a wrong clock or unit, not a late upload."""
-_MAX_MS: Final = 253_402_300_799_999
-"""The end of the year 9999."""
-# Epoch seconds of the year 5138; what is larger was given in a smaller unit.
-_UNITS: Final = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (math.inf, 1e-6))
+_MAX_SECONDS: Final = 10**11
+"""Epoch seconds of the year 5138; what is larger was given in a smaller unit."""
 
 _RFC_3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,12}))?(Z|z|[+-]\d\d:?\d\d)?\Z", re.ASCII
@@ -36,13 +33,16 @@ def event_time(value: str | int | float | None, received_ms: int) -> tuple[int |
     return event_ms, suspect or not -MAX_BEHIND_MS <= event_ms - received_ms <= MAX_AHEAD_MS
 
 
-def _from_number(value: float) -> tuple[int | None, bool]:
-    # A bool is an int to Python; an int beyond the doubles has no float.
-    if isinstance(value, bool) or not -_MAX_MS * 1e6 <= value <= _MAX_MS * 1e6:
+def _from_number(value: int | float) -> tuple[int | None, bool]:
+    # A bool is an int to Python, and not every int has a float: the bound comes first.
+    if isinstance(value, bool) or not -(10**20) <= value <= 10**20:
         return None, True
-    factor = next(factor for limit, factor in _UNITS if abs(value) < limit)
-    event_ms = math.floor(value * factor)
-    return (event_ms if abs(event_ms) <= _MAX_MS else None), factor != 1e3
+    if abs(value) < _MAX_SECONDS:
+        return round(value * 1000), False
+    event_ms = int(value)
+    while abs(event_ms) >= _MAX_SECONDS * 1000:
+        event_ms //= 1000
+    return event_ms, True
 
 
 def _from_text(value: str) -> tuple[int | None, bool]:
