@@ -93,6 +93,7 @@ def _context(step: StepHeader, run: _Run | None) -> list[PlannedSegment]:
     if step.branch in ("compaction", "edit"):
         removed = set(step.removed)
         read = [segment for position, segment in enumerate(read) if position not in removed]
-    if step.branch != "continue" or step.prefix:
+    # A sub-agent reads what it is given; elsewhere 0 is a prefix that was not named.
+    if step.prefix or step.branch == "sub-agent":
         read = read[: step.prefix]
     return [replace(segment, trained=False) for segment in read]

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from ebbtide_schemas.messages import segment_of
+from ebbtide_schemas.messages import segment_of, segments_of
 
 from ebbtide.encoding import encode_event, json_text
 from ebbtide_schemas.events import (
@@ -86,7 +86,7 @@ class Session:
         step = str(uuid.uuid4())
         try:
             said, response, usage, reason = _read_answer(answer)
-            read = [segment_of(message) for message in messages]
+            read = [segment for message in messages for segment in segments_of(message)]
             with self._lock:
                 branch, kept, removed, new = self._compare(read)
                 meta = msgspec.structs.replace(self._meta, model=model or self._meta.model, response_id=response)

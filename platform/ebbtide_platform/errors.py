@@ -5,7 +5,9 @@
     EbbtideError
     ├── InvalidInput            a caller sent something a rule forbids: names the field and the rule
     │   ├── TooLarge            the same, for size and depth
-    │   └── Conflict            the same id came with another content
+    │   ├── Conflict            the same id came with another content
+    │   ├── SubjectErased       it is about a person who has been erased
+    │   └── Unsupported         a media type or content coding that no door reads
     ├── Unauthenticated         no key, or one that is unknown or revoked
     ├── Forbidden               a known key that may not do this
     ├── NotFound                no such thing for this tenant
@@ -65,6 +67,20 @@ class Conflict(InvalidInput):
 
     http_status = 409
     code = "conflict"
+
+
+class SubjectErased(InvalidInput):
+    """What was sent is about a person who has been erased, and can never be taken."""
+
+    http_status = 410
+    code = "subject_erased"
+
+
+class Unsupported(InvalidInput):
+    """A media type or content coding that no door reads."""
+
+    http_status = 415
+    code = "unsupported"
 
 
 class Unauthenticated(EbbtideError):

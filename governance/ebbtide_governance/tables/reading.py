@@ -124,6 +124,12 @@ class ReadModel:
             last = f"{rows[-1].quarantined_ms}:{rows[-1].rank}" if len(rows) == limit else None
             return Page(items=[failure_of(row) for row in rows], cursor=last)
 
+    def replayed(self) -> set[tuple[str, str, int, int]]:
+        """(stage, topic, partition, offset) of every quarantined record that was produced again: for the operator."""
+        with Session(self._engine) as session:
+            rows = session.exec(select(QuarantineRow).where(col(QuarantineRow.replayed_ms).is_not(None)))
+            return {(row.stage, row.topic, row.partition, row.log_offset) for row in rows}
+
     def newest_revisions(self, tenant: str, samples: Sequence[str]) -> dict[str, int]:
         """The newest revision of each sample in the tenant's topic; one that was not folded yet is left out."""
         with Session(self._engine) as session:

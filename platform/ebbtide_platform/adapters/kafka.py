@@ -67,6 +67,7 @@ def create_topics(settings: Settings, topics: Sequence[Topic]) -> None:
                 # Retention counts from receipt: a wrong clock at a writer neither keeps nor drops records.
                 "message.timestamp.type": "LogAppendTime",
                 "min.insync.replicas": str(min(2, settings.replication)),
+                **({} if topic.max_record_bytes is None else {"max.message.bytes": str(topic.max_record_bytes)}),
             },
         )
         for topic in topics

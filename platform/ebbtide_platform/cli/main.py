@@ -114,7 +114,9 @@ def _run(arguments: list[str]) -> int:
         prog=f"ebbtide {common.command}", description=command.help, parents=[_common(argparse.SUPPRESS)]
     )
     command.configure(parser)
-    given = parser.parse_args(common.rest, argparse.Namespace(**vars(common)))
+    # Taken out first, so that they may also stand behind the action of a command that has actions.
+    given, rest = _common(argparse.SUPPRESS).parse_known_args(common.rest, argparse.Namespace(**vars(common)))
+    given = parser.parse_args(rest, given)
     settings = read_settings(
         data_dir=None if given.data_dir is None else given.data_dir.absolute(),
         bootstrap_servers=given.bootstrap_servers,
@@ -125,7 +127,7 @@ def _run(arguments: list[str]) -> int:
 
 def _common(default: object = None) -> argparse.ArgumentParser:
     """The options of every command, which may stand before or after its name."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = parser.add_argument_group("common options")
     group.add_argument("--data-dir", type=Path, default=default, help="everything that must survive")
     group.add_argument("--bootstrap-servers", default=default, help="a Kafka cluster instead of the embedded broker")

@@ -136,7 +136,7 @@ class LocalKeyDoor:
     def fence(self) -> int:
         """See `ports.KeyDoor`."""
         with self._turn, self._store.transaction() as connection:
-            return connection.scalars(select(facts.c.number).where(facts.c.name == "fence")).one()
+            return int(connection.scalars(select(facts.c.number).where(facts.c.name == "fence")).one())
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ seen: list[tuple[Namespace, Settings]] = []
 
 
 def _configure(parser: ArgumentParser) -> None:
+    parser.add_subparsers(dest="action").add_parser("act")
     parser.add_argument("--fail", choices=("user", "extra", "file", "sdk", "fault", "interrupt"))
 
 
@@ -56,7 +57,7 @@ def test_a_command_gets_its_arguments_and_the_settings_and_gives_the_exit_code()
     assert (str(settings.data_dir), settings.bootstrap_servers) == ("/d", "kafka:9092")
 
 
-@pytest.mark.parametrize("words", [["--json", "stand-in"], ["stand-in", "--json"]])
+@pytest.mark.parametrize("words", [["--json", "stand-in"], ["stand-in", "--json"], ["stand-in", "act", "--json"]])
 def test_common_options_may_stand_before_or_after_the_command(words: list[str]) -> None:
     assert cli.main(words) == 7
     assert seen[0][0].json is True

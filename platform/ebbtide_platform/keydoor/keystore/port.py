@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from ebbtide_platform.errors import Misconfigured
 from ebbtide_platform.keydoor.keystore.tree import unwrap, wrap
 from ebbtide_platform.keydoor.leases import now_ms
 from ebbtide_platform.sealing.identity import KEY_BYTES
@@ -22,8 +23,11 @@ _LOADED_KEYS = 4_096
 """Page keys kept in memory, over a million subjects."""
 
 
-class KeyGone(Exception):
+class KeyGone(Misconfigured):
     """The port has no such key: it was destroyed, or never made here."""
+
+    def __init__(self) -> None:
+        super().__init__("a key over the key store is gone", try_this="put back `keys/kek` as the key store knows it")
 
 
 class KeyName(NamedTuple):
@@ -97,13 +101,17 @@ class FileKeyPort:
         key = secrets.token_bytes(KEY_BYTES)
         if name.kind != "kek":
             kek = KeyName(name.tenant, "kek")
-            self._create(kek)
+            if name.tenant is None:
+                # A tenant's is made with the tenant: one that is lost must be missed, not replaced.
+                self._create(kek)
             key = wrap(self._load(kek), key, *_bound(name))
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._folder, path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Written beside and renamed, so that a kill leaves a whole key or none.
         draft = path.with_suffix(".draft")
         draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        draft.touch(mode=0o600)
+        with draft.open("wb") as file:
             file.write(key)
             file.flush()
             os.fsync(file.fileno())
@@ -121,7 +129,7 @@ class FileKeyPort:
             try:
                 key = self._path(name).read_bytes()
             except FileNotFoundError:
-                raise KeyGone(name.kind) from None
+                raise KeyGone from None
             if name.kind != "kek":
                 key = unwrap(self._load(KeyName(name.tenant, "kek")), key, *_bound(name))
             if len(self._loaded) >= _LOADED_KEYS:

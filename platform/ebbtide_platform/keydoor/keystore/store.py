@@ -96,6 +96,7 @@ def _connect(store: Path, suppression: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # Not IMMEDIATE: nobody else has the files, and a call that only reads then writes no journal.
+        connection.exec_driver_sql("BEGIN")
 
     return engine

@@ -28,14 +28,12 @@ class Suppression:
     def __init__(self, port: KeyPort, clock_ms: Callable[[], int], connection: Connection) -> None:
         self._clock_ms = clock_ms
         name = KeyName(None, "suppression")
-        row = connection.execute(select(suppression_key)).one_or_none()
-        if row is None:
+        wrapped = connection.scalar(select(suppression_key.c.wrapped))
+        if wrapped is None:
             port.create(name)
-            self._key = secrets.token_bytes(KEY_BYTES)
-            row = {"name": "list", "wrapped": port.wrap(name, self._key, "suppression")}
-            connection.execute(suppression_key.insert(), row)
-        else:
-            self._key = port.unwrap(name, row.wrapped, "suppression")
+            wrapped = port.wrap(name, secrets.token_bytes(KEY_BYTES), "suppression")
+            connection.execute(suppression_key.insert(), {"name": "list", "wrapped": wrapped})
+        self._key = port.unwrap(name, wrapped, "suppression")
 
     def digest(self, kind: str, tenant: str, value: bytes) -> bytes:
         """What stands on the list for an identity's digest or a subject's reference."""
