@@ -56,7 +56,7 @@ format: setup ## Rewrite the code in the house format
 	@$(RUN)/ruff format . && $(RUN)/ruff check --fix .
 
 bench: setup ## Measure, as ratios to a baseline of the same run
-	@$(RUN)/python -m bench
+	@PYTHONPATH=tests $(RUN)/python -m bench
 
 lock: $(filter .uv/bin/uv,$(UV)) ## Resolve the dependencies anew into locks/
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \

@@ -43,11 +43,9 @@ class _Run:
     levels: list[Level] = field(default_factory=list)
 
     def extend(self, step: StepHeader) -> None:
-        self.segments += [PlannedSegment(ref, False) for ref in step.observation]
+        self.segments += [PlannedSegment(ref, trained=ref is step.action) for ref in segments_of(step)]
         if step.action is not None:
-            self.segments.append(PlannedSegment(step.action, True))
             self.levels.append(step.level)
-        self.segments += [PlannedSegment(ref, False) for ref in step.outcome]
         self.steps.append(step.event)
         self.length_after[step.event] = len(self.segments)
 
@@ -73,6 +71,12 @@ def cut(trajectory: str, ordered: Sequence[StepHeader]) -> tuple[PlannedChain, .
         PlannedChain(sample_id(trajectory, run.steps[0]), tuple(run.steps), tuple(run.segments), lowest(run.levels))
         for run in runs
     )
+
+
+def segments_of(step: StepHeader) -> tuple[SegmentRef, ...]:
+    """The messages that ``step`` adds to the context, in order: what it read, what it said, what came of it."""
+    refs = (*step.observation, *((step.action,) if step.action is not None else ()), *step.outcome)
+    return tuple(ref for ref in refs if ref.kind == "message")
 
 
 def lowest(levels: Sequence[Level]) -> Level:

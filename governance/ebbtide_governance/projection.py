@@ -234,7 +234,7 @@ def _decision(record: InRecord, read: DecisionRecord) -> list[Change]:
 
 def _curated(record: InRecord, read: CuratedRecord) -> list[Change]:
     first = {
-        "first_rank": _rank(record.offset),
+        "first_offset": record.offset,
         "first_curated_ms": record.timestamp_ms,
         "first_settled_ms": read.settled.settled_ms,
     }
@@ -253,7 +253,7 @@ def _sample(record: InRecord, read: CuratedRecord | WithdrawalRecord, values: di
     common = {
         "tenant": tenant,
         "sample": read.sample,
-        "rank": _rank(record.offset),
+        "log_offset": record.offset,
         "trajectory": read.trajectory,
         "record_tenant": read.tenant,
         "revision": read.revision,

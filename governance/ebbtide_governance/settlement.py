@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from ebbtide_governance.chains import PlannedChain, PlannedSegment, cut, lowest
+from ebbtide_governance.chains import PlannedChain, PlannedSegment, cut, lowest, segments_of
 from ebbtide_schemas.canonical import canonical
 from ebbtide_schemas.chain import chain_order, trajectory_root
 from ebbtide_schemas.events import EndMark
@@ -141,11 +141,6 @@ def occurred_ms(event: StepHeader | RewardRecord) -> int:
     if event.event_ms is None or event.time_suspect:
         return event.received_ms
     return min(event.event_ms, event.received_ms)
-
-
-def segments_of(step: StepHeader) -> tuple[SegmentRef, ...]:
-    """The segments that ``step`` adds to the context, in order."""
-    return (*step.observation, *((step.action,) if step.action is not None else ()), *step.outcome)
 
 
 def is_rewarded(names: Iterable[str], policy: Policy) -> bool:

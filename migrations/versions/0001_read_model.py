@@ -54,19 +54,17 @@ def upgrade() -> None:
         "samples",
         key=_texts("tenant", "sample"),
         columns=[
-            *_texts("rank", "trajectory", "record_tenant"),
+            *_numbers("log_offset"),
+            *_texts("trajectory", "record_tenant"),
             *_small("revision"),
             sa.Column("live", sa.Boolean),
             *_json("reasons"),
             *_texts("policy"),
-            *_numbers("curated_ms"),
-            *_texts("first_rank"),
-            *_numbers("first_curated_ms", "first_settled_ms"),
+            *_numbers("curated_ms", "first_offset", "first_curated_ms", "first_settled_ms"),
         ],
     )
     op.create_index("samples_by_trajectory", "samples", ["tenant", "trajectory"])
     op.create_index("samples_by_time", "samples", ["first_curated_ms"])
-    op.create_index("samples_by_id", "samples", ["sample"])
     _create(
         "rewards",
         key=_texts("tenant", "event", "alias"),

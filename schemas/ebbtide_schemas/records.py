@@ -83,7 +83,8 @@ class Finding(LogStruct, frozen=True, kw_only=True):
     """One detected span, in code points of one string leaf; no text."""
 
     leaf: str
-    """JSON pointer of the string leaf inside the segment; ``#`` enters JSON held in a string."""
+    """JSON pointer of the string leaf inside the segment; ``#`` enters JSON held in a string, and the members of
+    an object are counted in sorted order (in JSON text: as they stand), since a key can be personal."""
     start: int
     end: int
     type: str

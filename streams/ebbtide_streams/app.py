@@ -12,17 +12,18 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
 
 import faust
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP
+from faust.types import TP, StreamT
 from yarl import URL
 
 from ebbtide_governance.redaction.pool import DetectorPool
 from ebbtide_platform.adapters.kafka import KafkaLogWriter
 from ebbtide_platform.codec import encode, headers
+from ebbtide_platform.errors import Misconfigured
 from ebbtide_platform.keydoor.client import RemoteKeyDoor
 from ebbtide_platform.ports import InRecord, OutRecord
 from ebbtide_platform.sealing.identity import random_id
@@ -32,7 +33,7 @@ from ebbtide_platform.topics import TICKS
 from ebbtide_schemas.records import TickRecord
 from ebbtide_streams.context import clock_ms
 from ebbtide_streams.facts_reader import FAULT, FactsReader
-from ebbtide_streams.partitions import STAGES, Partitions
+from ebbtide_streams.partitions import STAGES, Partitions, Stages
 
 log = logging.getLogger(__name__)
 
@@ -47,24 +48,26 @@ REQUEST_TIMEOUT_S = 60.0
 SESSION_PER_HEARTBEAT = 10
 
 
-class _StoreConsumer(driver.Consumer):  # type: ignore[misc]
+class _StoreConsumer(driver.Consumer):
     """Faust's consumer, but positions come from the stages' stores."""
 
     async def perform_seek(self) -> None:
         await super().perform_seek()
-        for partition, offset in (await self.app.store_positions(self.assignment())).items():
+        app = cast(Processors, self.app)
+        for partition, offset in (await app.store_positions(self.assignment())).items():
             await self.seek(partition, offset)
             self._committed_offset[partition] = offset or None
 
 
-class _StoreTransport(driver.Transport):  # type: ignore[misc]
+class _StoreTransport(driver.Transport):
     Consumer = _StoreConsumer
 
 
-class Processors(faust.App):  # type: ignore[misc]
-    """One Faust worker with the given stages."""
+class Processors(faust.App):
+    """One Faust worker with the stages of ``partitions``."""
 
-    def __init__(self, settings: Settings, stages: Sequence[str], partitions: Partitions) -> None:
+    def __init__(self, settings: Settings, partitions: Partitions) -> None:
+        stages = partitions.stages
         super().__init__(
             settings.topic("ebbtide." + ("processors" if len(stages) == len(STAGES) else "-".join(stages))),
             broker=[URL(f"aiokafka://{address}") for address in settings.brokers.split(",")],
@@ -89,17 +92,18 @@ class Processors(faust.App):  # type: ignore[misc]
         )
         self.transport = _StoreTransport(self.conf.broker_consumer, self, self.loop)
         self._settings = settings
-        self._stages = tuple(stages)
+        self._stages = stages
         self._partitions = partitions
-        self._names = {settings.topic(topic.name): topic.name for name in stages for topic in STAGES[name].inputs}
+        self._names = {settings.topic(topic.name): topic.name for stage in stages.values() for topic in stage.inputs}
         for name in stages:
             self._add_agent(name)
         self.on_partitions_revoked.connect(self._close_revoked)
+        self.on_rebalance_complete.connect(self._close_lost)
 
     async def store_positions(self, assigned: set[TP]) -> dict[TP, int]:
         """Open the assigned partitions of every stage; where each topic is to be read from."""
         owned = [(name, number) for name in self._stages for number in self._owned(name, assigned)]
-        positions = await asyncio.to_thread(self._partitions.open, owned)
+        positions = await asyncio.to_thread(self._partitions.own, owned)
         return {TP(self._settings.topic(topic), number): offset for (topic, number), offset in positions.items()}
 
     def owned_ticks(self) -> list[int]:
@@ -111,12 +115,12 @@ class Processors(faust.App):  # type: ignore[misc]
         """Partition numbers of which all of the stage's topics are assigned."""
         numbers = [
             {number for topic, number in assigned if topic == self._settings.topic(wanted.name)}
-            for wanted in STAGES[stage].inputs
+            for wanted in self._stages[stage].inputs
         ]
         return sorted(set.intersection(*numbers))
 
     def _add_agent(self, stage: str) -> None:
-        names = [self._settings.topic(topic.name) for topic in STAGES[stage].inputs]
+        names = [self._settings.topic(topic.name) for topic in self._stages[stage].inputs]
         raw: dict[str, Any] = {
             "key_type": bytes,
             "value_type": bytes,
@@ -124,11 +128,11 @@ class Processors(faust.App):  # type: ignore[misc]
             "value_serializer": "raw",
         }
 
-        async def work(stream: AsyncIterator[Any]) -> None:
-            async for events in stream.noack_take(BATCH, within=LINGER_S):  # type: ignore[attr-defined]
+        async def work(stream: StreamT[Any]) -> None:
+            async for events in cast(faust.Stream[Any], stream).noack_take(BATCH, within=LINGER_S):
                 await self._process(stage, events)
                 for event in events:
-                    await stream.ack(event)  # type: ignore[attr-defined]
+                    await stream.ack(event)
 
         self.agent(self.topic(*names, **raw), name=f"ebbtide.{stage}", concurrency=1)(work)
 
@@ -140,9 +144,8 @@ class Processors(faust.App):  # type: ignore[misc]
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            # Leaving the agent would let Faust acknowledge. The message is left out: it may repeat personal data.
-            log.critical("%s failed (%s at %s); it is started again", stage, type(error).__name__, _place(error))
-            os._exit(FAULT)
+            # Leaving the agent would let Faust acknowledge.
+            _end(stage, error)
 
     def _record(self, message: Any) -> InRecord:
         return InRecord(
@@ -155,8 +158,13 @@ class Processors(faust.App):  # type: ignore[misc]
             timestamp_ms=round((message.timestamp or 0) * 1000),
         )
 
-    async def _close_revoked(self, _: Any, revoked: set[TP], **__: Any) -> None:
+    async def _close_revoked(self, sender: Any, /, *_: Any, **__: Any) -> None:
         await asyncio.to_thread(self._partitions.close)
+
+    async def _close_lost(self, sender: Any, /, *_: Any, **__: Any) -> None:
+        """A seek while the group was rebalancing may have opened again what is somebody else's now."""
+        if not self.consumer.assignment():
+            await asyncio.to_thread(self._partitions.close)
 
 
 def serve(settings: Settings) -> None:
@@ -169,32 +177,48 @@ def serve(settings: Settings) -> None:
     for noisy in ("faust", "mode", "aiokafka"):
         # Their warnings show keys and values of messages.
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    stages = [name for name in settings.stages.split(",") if name] or list(STAGES)
+    stages = choose_stages(settings.stages)
     facts = FactsReader(settings)
     with RemoteKeyDoor(settings.socket_path, settings.token()) as door, KafkaLogWriter(settings) as writer:
         detector = DetectorPool(settings) if "redact" in stages else None
         try:
             facts.catch_up()
             facts.follow()
-            partitions = Partitions(settings, Sealer(door), facts.state, detector, writer)
-            asyncio.run(_run(settings, stages, partitions))
+            asyncio.run(work(settings, Partitions(settings, stages, Sealer(door), facts.state, detector, writer)))
         finally:
             facts.close()
             if detector is not None:
                 detector.close()
 
 
-async def _run(settings: Settings, stages: Sequence[str], partitions: Partitions) -> None:
-    app = Processors(settings, stages, partitions)
+def choose_stages(names: str) -> Stages:
+    """The stages of a list with commas; all of them if it is empty.
+
+    Raises:
+        Misconfigured: a stage has no such name.
+    """
+    chosen = [name for name in names.replace(" ", "").split(",") if name]
+    if not set(chosen) <= set(STAGES):
+        raise Misconfigured(
+            "EBBTIDE_STAGES names a stage that does not exist", try_this=f"use some of {', '.join(STAGES)}"
+        )
+    return {name: stage for name, stage in STAGES.items() if not chosen or name in chosen}
+
+
+async def work(settings: Settings, partitions: Partitions) -> None:
+    """Process what comes until SIGTERM; whatever goes wrong ends the process with `FAULT`."""
+    app = Processors(settings, partitions)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     app.finalize()
     await app.start()
     ticking = asyncio.create_task(_tick(settings, app))
-    log.info("processors run: %s", ", ".join(stages))
+    log.info("processors run: %s", ", ".join(partitions.stages))
     try:
-        await stopping.wait()
+        # Faust marks itself crashed when it cannot seek or fetch any more, and otherwise goes on doing nothing.
+        if (await app.wait(stopping.wait())).stopped:
+            _end("Faust", app.crash_reason)
     finally:
         ticking.cancel()
         await app.stop()
@@ -205,28 +229,28 @@ async def _tick(settings: Settings, app: Processors) -> None:
     """Write receipt time to every owned partition, so that a replay of the log closes the same windows."""
     with KafkaLogWriter(settings) as writer:
         while True:
-            now_ms = clock_ms()
-            value = encode(TickRecord(tick_ms=now_ms))
-            ticks = [
-                OutRecord(
-                    TICKS.name,
-                    b"",
-                    value,
-                    tuple(headers(event=random_id(), kind="tick", source="ticker", time_ms=now_ms, tenant=None)),
-                    partition=number,
-                )
-                for number in app.owned_ticks()
-            ]
             try:
-                if ticks:
+                if ticks := [_tick_record(number, clock_ms()) for number in app.owned_ticks()]:
                     await asyncio.to_thread(writer.write, ticks)
             except Exception as error:
                 log.warning("no tick was written (%s); the next one makes up for it", type(error).__name__)
             await asyncio.sleep(settings.tick_s)
 
 
-def _place(error: BaseException) -> str:
-    trace = error.__traceback__
+def _tick_record(partition: int, now_ms: int) -> OutRecord:
+    stamped = headers(event=random_id(), kind="tick", source="ticker", time_ms=now_ms, tenant=None)
+    return OutRecord(TICKS.name, b"", encode(TickRecord(tick_ms=now_ms)), tuple(stamped), partition)
+
+
+def _end(what: str, error: BaseException | None) -> NoReturn:
+    """End the process at once, so that nothing is acknowledged; whoever supervises it starts it again."""
+    # The message is left out: it may repeat personal data.
+    log.critical("%s failed (%s at %s); it is started again", what, type(error).__name__, _place(error))
+    os._exit(FAULT)
+
+
+def _place(error: BaseException | None) -> str:
+    trace = None if error is None else error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "an unknown place"  # noqa: PTH119

@@ -10,245 +10,31 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from ebbtide_platform.adapters.kafka import Follower, client_config, create_topics
-from ebbtide_platform.adapters.kafka_connection import PASSING, list_topics, unavailable
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
-from ebbtide_platform.codec import decode, decode_any, encode, headers
-from ebbtide_platform.errors import InvalidInput, Poison
+from ebbtide_platform.adapters.kafka import client_config
+from ebbtide_platform.adapters.kafka_connection import PASSING, unavailable
 from ebbtide_platform.keydoor.client import RemoteKeyDoor
-from ebbtide_platform.ports import InRecord, OutRecord, SegmentStore
+from ebbtide_platform.ports import InRecord
 from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.settings import Settings
-from ebbtide_platform.topics import DECISIONS, MAX_SAMPLE_BYTES, curated, tenant_of
-from ebbtide_schemas.records import (
-    Chain,
-    CuratedRecord,
-    DecisionRecord,
-    SealedChunk,
-    WithdrawalRecord,
-)
+from ebbtide_platform.topics import DECISIONS
 from ebbtide_streams.context import clock_ms
-from ebbtide_streams.curated_index import CuratedIndex
-from ebbtide_streams.curation import Curation, Entry, curate, replay
+from ebbtide_streams.curation.lane import NAME, Lane
 from ebbtide_streams.facts_reader import FactsReader
-from ebbtide_streams.paths import segments_path, state_path
 from ebbtide_streams.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
-NAME = "curator"
 BATCH = 200
 """Decisions of one transaction."""
 POLL_S = 0.5
-TRANSACTION_S = 60.0
-ENVELOPE_BYTES = 65_536
-"""Room for key, headers and batch around a record's value."""
 
 
 def _nowhere(point: str) -> None:
     """The crash hook of every day."""
-
-
-@dataclass
-class _Written:
-    """What one transaction will have changed, known before it commits."""
-
-    entries: dict[tuple[str, str], Entry]
-    positions: dict[str, int]
-
-
-class Lane:
-    """One input partition: its transactional producer, its index, and the rendered segments it copies from."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        partition: int,
-        facts: FactsReader,
-        quarantine: Quarantine,
-        crash: Callable[[str], None],
-    ) -> None:
-        """Fence every predecessor, then read what it has written.
-
-        Raises:
-            KafkaException: the broker does not answer, or a newer curator has taken over.
-        """
-        self._settings = settings
-        self._partition = partition
-        self._facts = facts
-        self._quarantine = quarantine
-        self._crash = crash
-        self._producer = Producer(
-            client_config(
-                settings,
-                **{
-                    "transactional.id": settings.topic(f"ebbtide.{NAME}-{partition}"),
-                    "transaction.timeout.ms": int(TRANSACTION_S * 1000),
-                    "message.max.bytes": MAX_SAMPLE_BYTES,
-                    "linger.ms": 2,
-                },
-            )
-        )
-        self._producer.init_transactions(TRANSACTION_S)
-        self._rendered: SegmentStore = SqliteSegmentStore(segments_path(settings, "rendered", partition))
-        self._index = CuratedIndex(state_path(settings, NAME, partition))
-        self._topics = self._known_topics()
-        self._catch_up()
-
-    def curate(self, records: Sequence[InRecord], consumer: Consumer) -> None:
-        """Write what ``records`` change and their offsets in one transaction.
-
-        Raises:
-            KafkaException, Unavailable: nothing of it was written.
-        """
-        self._facts.catch_up()
-        self._ensure_topics(records)
-        self._producer.begin_transaction()
-        try:
-            written = self._produce(records)
-            self._crash("produced")
-            end = TopicPartition(self._settings.topic(DECISIONS.name), self._partition, records[-1].offset + 1)
-            self._producer.send_offsets_to_transaction([end], consumer.consumer_group_metadata(), TRANSACTION_S)
-            self._crash("offsets sent")
-            self._producer.commit_transaction(TRANSACTION_S)
-        except KafkaException:
-            self._abort()
-            raise
-        self._crash("committed")
-        self._index.update(written.entries, written.positions)
-
-    def close(self) -> None:
-        """Release files and connection; an open transaction is aborted by its successor."""
-        self._index.close()
-        self._rendered.close()
-
-    # --- writing ------------------------------------------------------------------------------------------------
-
-    def _produce(self, records: Sequence[InRecord]) -> _Written:
-        written = _Written({}, {})
-        facts = self._facts.state.view()
-        for record in records:
-            try:
-                decision = decode(record.value, DecisionRecord)
-                key = (decision.settled.tenant, decision.settled.trajectory)
-                entry = written.entries.get(key) or self._index.entry(*key)
-                curation = curate(decision, entry, facts)
-                outputs = [] if curation is None else self._outputs(decision, curation)
-            except Poison as poison:
-                self._send(self._quarantine.output(record, poison), written)
-                continue
-            for output in outputs:
-                self._send(output, written)
-            if curation is not None:
-                written.entries[key] = curation.entry
-        self._producer.flush(TRANSACTION_S)
-        return written
-
-    def _outputs(self, decision: DecisionRecord, curation: Curation) -> list[OutRecord]:
-        samples = [self._sample(decision, chain) for chain in curation.chains]
-        return [self._output(record, decision.decided_ms) for record in (*samples, *curation.withdrawals)]
-
-    def _sample(self, decision: DecisionRecord, chain: Chain) -> CuratedRecord:
-        settled = decision.settled
-        sealed: list[SealedChunk] = []
-        for ref in chain.segments:
-            if not ref.hole:
-                chunks = self._rendered.chunks(settled.trajectory, f"rendered:{settled.revision}", ref.segment)
-                if not chunks:
-                    raise Poison("rendering_missing")
-                sealed += chunks
-        return CuratedRecord(
-            sample=chain.sample,
-            tenant=settled.tenant,
-            trajectory=settled.trajectory,
-            revision=settled.revision,
-            supersedes=settled.supersedes,
-            facts_offset=decision.facts_offset,
-            policy=decision.policy,
-            chain=chain,
-            sealed=tuple(sealed),
-            settled=msgspec.structs.replace(settled, chains=()),
-        )
-
-    def _output(self, record: CuratedRecord | WithdrawalRecord, time_ms: int) -> OutRecord:
-        kind = "sample" if isinstance(record, CuratedRecord) else "withdrawal"
-        value = encode(record)
-        if len(value) > MAX_SAMPLE_BYTES - ENVELOPE_BYTES:
-            raise Poison("sample_too_large")
-        event = f"{record.sample}/{record.revision}/{record.facts_offset}"
-        stamped = headers(event=event, kind=kind, source=NAME, time_ms=time_ms, tenant=record.tenant)
-        name = curated(record.tenant).name
-        return OutRecord(name, record.trajectory.encode(), value, tuple(stamped), partition=self._partition)
-
-    def _send(self, output: OutRecord, written: _Written) -> None:
-        def note(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
-            if error is None and output.partition is not None and offset is not None:
-                written.positions[output.topic] = offset + 1
-
-        self._producer.produce(
-            self._settings.topic(output.topic),
-            key=output.key,
-            value=output.value,
-            headers=list(output.headers),
-            partition=-1 if output.partition is None else output.partition,
-            on_delivery=note,
-        )
-        self._producer.poll(0)
-
-    def _abort(self) -> None:
-        try:
-            self._producer.abort_transaction(TRANSACTION_S)
-        except KafkaException as error:
-            log.warning("a transaction could not be aborted (%s); its successor does", error.args[0].name())
-
-    # --- what stands already --------------------------------------------------------------------------------------
-
-    def _known_topics(self) -> set[str]:
-        """Names of the curated topics there are, without the deployment's prefix."""
-        prefix = self._settings.topic_prefix
-        found = set()
-        for name in list_topics(self._producer, self._settings).topics:
-            if name.startswith(prefix):
-                try:
-                    tenant_of(name[len(prefix) :])
-                except InvalidInput:
-                    continue
-                found.add(name[len(prefix) :])
-        return found
-
-    def _ensure_topics(self, records: Sequence[InRecord]) -> None:
-        for record in records:
-            tenant = dict(record.headers).get("ce_tenant", b"").decode("ascii", "replace")
-            try:
-                topic = curated(tenant)
-            except InvalidInput:
-                continue  # the record itself says whose it is; what has no such tenant is poison later
-            if topic.name not in self._topics:
-                create_topics(self._settings, [topic])
-                self._topics.add(topic.name)
-
-    def _catch_up(self) -> None:
-        """Take in what was committed and not indexed, from each curated topic's own partition."""
-        if not self._topics:
-            return
-        known = self._index.positions()
-        start = {(topic, self._partition): offset for topic, offset in known.items()}
-        with Follower(self._settings, sorted(self._topics), start, partitions=[self._partition]) as follower:
-            entries: dict[tuple[str, str], Entry] = {}
-            for record in follower.read_to_end():
-                found = decode_any(record.value)
-                if isinstance(found, CuratedRecord | WithdrawalRecord):
-                    key = (found.tenant, found.trajectory)
-                    entries[key] = replay(entries.get(key) or self._index.entry(*key), found)
-            positions = {topic: offset for (topic, _), offset in follower.positions().items()}
-        self._index.update(entries, positions)
 
 
 class Curator:
@@ -304,7 +90,9 @@ class Curator:
             elif failure.code() not in PASSING:
                 raise unavailable(self._settings, failure)
         for partition, records in by_partition.items():
-            self._lanes[partition].curate(records, self._consumer)
+            # Taken away while the batch was read: it is the new owner's, from the committed offset on.
+            if (lane := self._lanes.get(partition)) is not None:
+                lane.curate(records, self._consumer)
         return sum(map(len, by_partition.values()))
 
     def close(self) -> None:
@@ -326,15 +114,16 @@ class Curator:
 
     def _record(self, message: Message) -> InRecord:
         partition, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
-        assert partition is not None and offset is not None  # noqa: PT018 - a record without error has both
-        found = message.headers() or []
+        assert partition is not None and offset is not None
+        headers = message.headers() or []
+        pairs = headers.items() if isinstance(headers, dict) else headers
         return InRecord(
             topic=DECISIONS.name,
             partition=partition,
             offset=offset,
             key=key if isinstance(key, bytes) else None,
             value=value if isinstance(value, bytes) else None,
-            headers=tuple((name, item) for name, item in found if isinstance(item, bytes)),
+            headers=tuple((name, item) for name, item in pairs if isinstance(item, bytes)),
             timestamp_ms=message.timestamp()[1],
         )
 

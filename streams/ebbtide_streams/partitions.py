@@ -18,29 +18,35 @@ from ebbtide_platform.settings import Settings
 from ebbtide_streams.context import StageContext, clock_ms
 from ebbtide_streams.group import GroupStage
 from ebbtide_streams.judge import JudgeStage
-from ebbtide_streams.paths import segments_path, state_path
 from ebbtide_streams.quarantine import Quarantine
 from ebbtide_streams.redact import RedactStage
 from ebbtide_streams.route import RouteStage
 from ebbtide_streams.runner import StageRunner
 from ebbtide_streams.settle import SettleStage
+from ebbtide_streams.state.paths import segments_path, state_path
 
 OWNER_WAIT_S = 60.0
 """How long a new owner waits for the old one to let go of a partition's state."""
 OWNER_RETRY_S = 0.2
 
-STAGES: Mapping[str, type[RouteStage | RedactStage | SettleStage | JudgeStage | GroupStage]] = {
-    stage.name: stage for stage in (RouteStage, RedactStage, SettleStage, JudgeStage, GroupStage)
-}
+Stages = Mapping[str, type[RouteStage | RedactStage | SettleStage | JudgeStage | GroupStage]]
+STAGES: Stages = {stage.name: stage for stage in (RouteStage, RedactStage, SettleStage, JudgeStage, GroupStage)}
 """Every stage by name, in the way of an event."""
 
 
 class Partitions:
-    """Runners by stage and partition. `open` and `close` take turns with `run`."""
+    """Runners by stage and partition. `own` and `close` take turns with `run`."""
 
     def __init__(
-        self, settings: Settings, sealer: Sealer, facts: FactsState, detector: Detector | None, writer: LogWriter
+        self,
+        settings: Settings,
+        stages: Stages,
+        sealer: Sealer,
+        facts: FactsState,
+        detector: Detector | None,
+        writer: LogWriter,
     ) -> None:
+        self.stages = stages
         self._settings = settings
         self._sealer = sealer
         self._facts = facts
@@ -51,53 +57,57 @@ class Partitions:
         self._turns: dict[tuple[str, int], Lock] = {}
         self._segments: dict[tuple[str, int], SqliteSegmentStore] = {}
 
-    def open(self, owned: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Open every (stage, partition) that is not open, and give the next offset by (topic, partition).
+    def own(self, owned: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Have exactly these (stage, partition) open, and give the next offset by (topic, partition).
 
         A topic that several stages read starts where the hindmost of them stands; the others skip.
 
         Raises:
             Unavailable: another process does not let go of the state, or what was pending cannot be delivered.
         """
-        positions: dict[tuple[str, int], int] = {}
-        for name, partition in owned:
-            runner = self._runner(name, partition)
-            for topic in STAGES[name].inputs:
-                at = runner.position(topic.name)
-                where = (topic.name, partition)
-                positions[where] = min(at, positions.get(where, at))
-        return positions
+        wanted = list(owned)
+        with self._lock:
+            self._close_all_but(wanted)
+            for where in wanted:
+                if where not in self._runners:
+                    self._runners[where] = self._start(*where)
+                    self._turns.setdefault(where, Lock())
+            positions: dict[tuple[str, int], int] = {}
+            for name, partition in wanted:
+                for topic in self.stages[name].inputs:
+                    at = self._runners[name, partition].position(topic.name)
+                    positions[topic.name, partition] = min(at, positions.get((topic.name, partition), at))
+            return positions
 
     def run(self, stage: str, records: Sequence[InRecord]) -> None:
-        """Process a batch of one stage, partition by partition."""
+        """Process a batch of one stage, partition by partition.
+
+        Records of a partition that was taken away meanwhile are left to its new owner, which starts where the
+        stage's state stands and not where they were acknowledged.
+        """
         by_partition: dict[int, list[InRecord]] = {}
         for record in records:
             by_partition.setdefault(record.partition, []).append(record)
         for partition, of_partition in by_partition.items():
-            runner = self._runner(stage, partition)
-            with self._turns[stage, partition]:
-                runner.run(of_partition)
+            with self._lock:
+                turn = self._turns.setdefault((stage, partition), Lock())
+            with turn:
+                runner = self._runners.get((stage, partition))
+                if runner is not None:
+                    runner.run(of_partition)
 
-    def close(self, kept: Iterable[tuple[str, int]] = ()) -> None:
-        """Close what is not in ``kept``, each after the batch it is in the middle of."""
-        keep = set(kept)
+    def close(self) -> None:
+        """Close everything, each runner after the batch it is in the middle of."""
         with self._lock:
-            for where in [where for where in self._runners if where not in keep]:
-                with self._turns[where]:
-                    self._runners.pop(where).close()
-            if not keep:
-                for store in self._segments.values():
-                    store.close()
-                self._segments.clear()
+            self._close_all_but(())
 
-    def _runner(self, name: str, partition: int) -> StageRunner:
-        with self._lock:
-            runner = self._runners.get((name, partition))
-            if runner is None:
-                runner = self._start(name, partition)
-                self._runners[name, partition] = runner
-                self._turns.setdefault((name, partition), Lock())
-            return runner
+    def _close_all_but(self, kept: Sequence[tuple[str, int]]) -> None:
+        for where in [where for where in self._runners if where not in kept]:
+            with self._turns[where]:
+                self._runners.pop(where).close()
+        in_use = {partition for _, partition in self._runners}
+        for kind, partition in [of for of in self._segments if of[1] not in in_use]:
+            self._segments.pop((kind, partition)).close()
 
     def _start(self, name: str, partition: int) -> StageRunner:
         store = _owned(lambda: SqliteStageStore(state_path(self._settings, name, partition)))
@@ -111,7 +121,7 @@ class Partitions:
         )
         try:
             return StageRunner(
-                STAGES[name](partition, context), store, self._writer, Quarantine(name, self._sealer, clock_ms)
+                self.stages[name](partition, context), store, self._writer, Quarantine(name, self._sealer, clock_ms)
             )
         except BaseException:
             store.close()

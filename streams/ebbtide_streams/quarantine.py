@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from ebbtide_platform.codec import encode, headers
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, OutRecord
@@ -14,6 +16,8 @@ from ebbtide_schemas.records import QuarantineRecord
 _KEYED_BY_TRAJECTORY = frozenset(topic.name for topic in SHARED if topic.key == "trajectory")
 MAX_ID_BYTES = 64
 """Longer keys and ids were written by nobody of ours and are not repeated in clear."""
+CARRIED_BYTES = 960_000
+"""Of a whole record, with room for key and headers below Kafka's 1 MB; what is larger is only referred to."""
 
 
 class Quarantine:
@@ -43,8 +47,12 @@ class Quarantine:
             sealed=self._sealer.seal_quarantine(tenant, event, record.value or b"", now_ms),
             quarantined_ms=now_ms,
         )
+        value = encode(set_aside)
+        if len(value) > CARRIED_BYTES:
+            value = encode(msgspec.structs.replace(set_aside, sealed=()))
         stamped = headers(event=event, kind="quarantine", source=self._stage, time_ms=now_ms, tenant=tenant)
-        return OutRecord(QUARANTINE.name, record.key or b"", encode(set_aside), tuple(stamped))
+        key = record.key if record.key is not None and _identifier(record.key) is not None else b""
+        return OutRecord(QUARANTINE.name, key, value, tuple(stamped))
 
 
 def _identifier(raw: bytes | None) -> str | None:

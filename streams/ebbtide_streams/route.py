@@ -15,8 +15,10 @@ from ebbtide_platform.codec import decode_any, encode, headers
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction
 from ebbtide_platform.topics import ALIASES, DAY_MS, REWARDS, ROUTED, Topic
+from ebbtide_schemas.events import RewardSource
 from ebbtide_schemas.records import AliasRecord, RewardRecord
 from ebbtide_streams.context import StageContext
+from ebbtide_streams.state.rows import get_row, key_of, pack, put_row, rows_of, unpack
 
 KEPT_MS = 400 * DAY_MS
 """A reward or alias waits for its other half as long as the log keeps it."""
@@ -27,9 +29,29 @@ _ALIAS = b"a"
 _REWARD = b"r"
 _EXPIRY = b"x"
 _TIME_BYTES = 8
-_SEPARATOR = b"\0"
 
-_encode = msgspec.msgpack.Encoder().encode
+
+class _Alias(msgspec.Struct, array_like=True, frozen=True):
+    """What an alias means; its key says which one, and the trajectory."""
+
+    tenant: str
+    step: bytes | None
+
+
+class _Reward(msgspec.Struct, array_like=True, frozen=True):
+    """A reward without its reason, which is personal, sealed and long, and which no later stage reads."""
+
+    tenant: str
+    value: float
+    name: str
+    source: RewardSource
+    received_ms: int
+    event_ms: int | None
+    time_suspect: bool
+    digest: str
+    supersedes: bytes | None
+    routed: bool
+    """It named its trajectory itself and waits for no alias."""
 
 
 class RouteStage:
@@ -57,34 +79,29 @@ class RouteStage:
             raise Poison("unexpected_record_type")
 
     def _take_alias(self, alias: AliasRecord, tx: StageTransaction) -> None:
-        key = _key(_ALIAS, alias.alias, alias.trajectory)
+        key = key_of(_ALIAS, alias.alias, alias.trajectory)
         if tx.get(key) is not None:
             return
-        _keep(tx, key, _encode(alias), alias.received_ms)
-        for _, value in list(tx.scan(_key(_REWARD, alias.alias, ""))):
-            self._emit(msgspec.msgpack.decode(value, type=RewardRecord), alias, tx)
+        row = _Alias(alias.tenant, None if alias.step is None else pack(alias.step))
+        _keep(tx, key, row, alias.received_ms)
+        for event, reward in rows_of(tx, key_of(_REWARD, alias.alias), _Reward):
+            if not reward.routed:
+                _emit(_record(alias.alias, unpack(event), reward), alias.trajectory, row, tx)
 
     def _take_reward(self, reward: RewardRecord, tx: StageTransaction) -> None:
-        key = _key(_REWARD, reward.alias, reward.event)
-        known = tx.get(key)
+        key = key_of(_REWARD, reward.alias, reward.event)
+        known = get_row(tx, key, _Reward)
         if known is not None:
-            if msgspec.msgpack.decode(known, type=RewardRecord).digest != reward.digest:
+            if known.digest != reward.digest:
                 raise Poison("conflict")
             return
-        # The reason is personal, sealed and long; no later stage reads it, and it stays on the rewards topic.
+        _keep(tx, key, _row(reward), reward.received_ms)
         slim = msgspec.structs.replace(reward, reason=())
-        _keep(tx, key, _encode(slim), reward.received_ms)
         if reward.trajectory is not None:
             tx.emit(_output(slim))
             return
-        for _, value in list(tx.scan(_key(_ALIAS, reward.alias, ""))):
-            self._emit(slim, msgspec.msgpack.decode(value, type=AliasRecord), tx)
-
-    def _emit(self, reward: RewardRecord, alias: AliasRecord, tx: StageTransaction) -> None:
-        if reward.tenant != alias.tenant:
-            raise Poison("tenant_mismatch")
-        if reward.trajectory is None:
-            tx.emit(_output(msgspec.structs.replace(reward, trajectory=alias.trajectory, step=alias.step)))
+        for trajectory, alias in rows_of(tx, key_of(_ALIAS, reward.alias), _Alias):
+            _emit(slim, unpack(trajectory), alias, tx)
 
     def _drop_expired(self, now_ms: int, tx: StageTransaction) -> None:
         for key, _ in list(tx.scan(_EXPIRY, limit=DROPPED_PER_RECORD)):
@@ -95,9 +112,47 @@ class RouteStage:
             tx.delete(key)
 
 
-def _keep(tx: StageTransaction, key: bytes, value: bytes, received_ms: int) -> None:
-    tx.put(key, value)
+def _keep(tx: StageTransaction, key: bytes, row: msgspec.Struct, received_ms: int) -> None:
+    put_row(tx, key, row)
     tx.put(_EXPIRY + received_ms.to_bytes(_TIME_BYTES, "big") + key, b"")
+
+
+def _row(reward: RewardRecord) -> _Reward:
+    return _Reward(
+        tenant=reward.tenant,
+        value=reward.value,
+        name=reward.name,
+        source=reward.source,
+        received_ms=reward.received_ms,
+        event_ms=reward.event_ms,
+        time_suspect=reward.time_suspect,
+        digest=reward.digest,
+        supersedes=None if reward.supersedes is None else pack(reward.supersedes),
+        routed=reward.trajectory is not None,
+    )
+
+
+def _record(alias: str, event: str, row: _Reward) -> RewardRecord:
+    return RewardRecord(
+        event=event,
+        tenant=row.tenant,
+        alias=alias,
+        value=row.value,
+        name=row.name,
+        source=row.source,
+        received_ms=row.received_ms,
+        event_ms=row.event_ms,
+        time_suspect=row.time_suspect,
+        digest=row.digest,
+        supersedes=None if row.supersedes is None else unpack(row.supersedes),
+    )
+
+
+def _emit(reward: RewardRecord, trajectory: str, alias: _Alias, tx: StageTransaction) -> None:
+    if reward.tenant != alias.tenant:
+        raise Poison("tenant_mismatch")
+    step = None if alias.step is None else unpack(alias.step)
+    tx.emit(_output(msgspec.structs.replace(reward, trajectory=trajectory, step=step)))
 
 
 def _output(reward: RewardRecord) -> OutRecord:
@@ -106,7 +161,3 @@ def _output(reward: RewardRecord) -> OutRecord:
         event=reward.event, kind="reward", source=RouteStage.name, time_ms=reward.received_ms, tenant=reward.tenant
     )
     return OutRecord(ROUTED.name, reward.trajectory.encode(), encode(reward), tuple(stamped))
-
-
-def _key(kind: bytes, first: str, second: str) -> bytes:
-    return kind + first.encode() + _SEPARATOR + second.encode()

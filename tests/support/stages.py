@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -48,6 +48,8 @@ from ebbtide_streams.stage import Stage
 POLICY = Policy(idle_s=100, reward_window_s=1000, group_deadline_s=500)
 WINDOW_MS = 1_000_000
 _ID_KEY = b"k" * 32
+_StageType = type[SettleStage] | type[JudgeStage] | type[GroupStage]
+_STAGES: tuple[_StageType, ...] = (SettleStage, JudgeStage, GroupStage)
 _ROLES = {"user": "read", "assistant": "said", "tool": "results"}
 
 
@@ -82,7 +84,7 @@ class Pipeline:
         self.raw = MemorySegmentStore()
         self.rendered = MemorySegmentStore()
         self.sealer = Sealer(self.door)
-        self.stores = {stage: MemoryStageStore() for stage in (SettleStage, JudgeStage, GroupStage)}
+        self.stores: dict[_StageType, MemoryStageStore] = {stage: MemoryStageStore() for stage in _STAGES}
         self.settled: list[SettledRecord] = []
         self.decisions: list[DecisionRecord] = []
         self.members: list[MemberRecord] = []
@@ -191,12 +193,12 @@ class Pipeline:
         return self.step(name, ordinal, parent, **{"says": (), "end": "terminated"} | members)
 
     def reward(
-        self, name: str, value: float = 1.0, *, trajectory: str = "t", tenant: str = "acme", **members: Any
+        self, key: str, value: float = 1.0, *, trajectory: str = "t", tenant: str = "acme", **members: Any
     ) -> None:
         """Feed a routed reward."""
         place = trajectory_id(_ID_KEY, f"{tenant}/{trajectory}")
         values: dict[str, Any] = {
-            "event": event_id(_ID_KEY, name),
+            "event": event_id(_ID_KEY, key),
             "tenant": tenant,
             "alias": place,
             "trajectory": place,
@@ -210,7 +212,7 @@ class Pipeline:
 
     def fact(self, kind: Any, **members: Any) -> None:
         """Let a fact be known to every stage."""
-        values = {"tenant": "acme", "fact_ms": 10**9} | members
+        values: dict[str, Any] = {"tenant": "acme", "fact_ms": 10**9} | members
         self.facts.apply(self.facts.offset, FactRecord(kind=kind, **values))
 
     def erase(self, name: str, tenant: str = "acme") -> None:
@@ -228,7 +230,7 @@ class Pipeline:
         """A record on the topic of one of the stages."""
         self._feed(_READERS[topic], InRecord(topic, 0, next(self._offsets), None, encode(record)))
 
-    def _feed(self, stage: type[Stage], record: InRecord) -> None:
+    def _feed(self, stage: _StageType, record: InRecord) -> None:
         for output in self.workers[stage].feed(record):
             read = decode_any(output.value)
             self._outputs(read).append(read)
@@ -263,7 +265,7 @@ class Pipeline:
         return shown
 
 
-_READERS: dict[str, Callable[..., Any]] = {
+_READERS: dict[str, _StageType] = {
     FINDINGS.name: SettleStage,
     ROUTED.name: SettleStage,
     TRAJECTORIES.name: JudgeStage,

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from typing import Final
 
 from ebbtide_governance.redaction.detector import Span
 
 SURE: Final = 1.0
 LIKELY: Final = 0.75
-ANNOUNCED: Final = 0.9
-"""Above what a language model gives: it takes a name in capitals for a place."""
+TOLD: Final = 0.9
+"""By the words around it; above what a language model gives, which takes a name in capitals for a place."""
 
 Finder = Callable[[str], Iterator[Span]]
 
@@ -24,7 +23,7 @@ _EMAIL: Final = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@[^\W_](?:[\w-]{0,62})(?
 _SSN: Final = re.compile(r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
 _STREET: Final = re.compile(
     r"(?<!\w)\d{1,5}[a-z]?(?: [A-Z][\w'’-]{1,30}){1,3} "
-    r"(?:Street|St|Avenue|Ave|Road|Rd|Drive|Dr|Lane|Ln|Boulevard|Blvd|Court|Ct|Square|Way|Place|Terrace)\b\.?"
+    r"(?:Street|St|Avenue|Ave|Road|Rd|Drive|Dr|Lane|Ln|Boulevard|Blvd|Court|Ct|Square|Way|Place|Terrace)\b"
 )
 _BORN: Final = re.compile(
     r"(?i)\b(?:born(?: on)?|birth ?date|date of birth|birthday|dob|geboren(?: am)?|née? le)\W{1,4}"
@@ -46,7 +45,8 @@ _IBAN_LENGTHS: Final = {
 _IBAN_START: Final = re.compile(r"(?<![^\W_])[A-Za-z]{2}\d{2}(?=[ -]?[A-Za-z0-9])", re.ASCII)
 _IBAN_CHAR: Final = re.compile(r"[ -]?[A-Za-z0-9]", re.ASCII)
 _CARD: Final = re.compile(r"(?<![0-9])[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
-_CARD_DIGITS: Final = (13, 14, 15, 16, 17, 18, 19)
+# Of every ten numbers of a wrong length one has a right Luhn digit, so the length must be one that is issued.
+_CARD_DIGITS: Final = {"2": (16,), "3": (16, 15, 14), "4": (19, 16, 13), "5": (16,), "6": (19, 18, 17, 16)}
 
 
 def _ibans(text: str) -> Iterator[Span]:
@@ -68,13 +68,14 @@ def _remainder(iban: str) -> int:
 
 
 def _cards(text: str) -> Iterator[Span]:
-    """13 to 19 digits, however grouped, with a right Luhn digit; the longest such run."""
+    """As many digits as the issuer uses, however grouped, with a right Luhn digit; no part of a group."""
     for match in _CARD.finditer(text):
-        counts = list(accumulate(int(char.isdigit()) for char in match[0]))
-        digits = [int(char) for char in match[0] if char.isdigit()]
-        for count in reversed(_CARD_DIGITS):
-            if count <= len(digits) and _luhn(digits[:count]):
-                yield Span(match.start(), match.start() + counts.index(count) + 1, "CARD", SURE)
+        ends = [i + 1 for i, char in enumerate(match[0]) if char.isdigit()]
+        digits = [int(match[0][end - 1]) for end in ends]
+        for count in _CARD_DIGITS[match[0][0]]:
+            whole = count == len(digits) or (count < len(digits) and ends[count] > ends[count - 1] + 1)
+            if whole and _luhn(digits[:count]):
+                yield Span(match.start(), match.start() + ends[count - 1], "CARD", SURE)
                 break
 
 
@@ -93,8 +94,8 @@ _PHONE: Final = re.compile(
     r")(?!\d)"
 )
 _CALLED: Final = re.compile(
-    r"(?i)\b(?:call|dial|ring|phone|telephone|tel|mobile|cell|sms|whatsapp)(?:[ :]+(?:number|me|at|on|is)){0,3}[ :]{1,3}"
-    r"(\d{9,15})(?!\d)"
+    r"(?i)\b(?:call|dial|ring|phone|telephone|tel|mobile|cell|sms|whatsapp)"
+    r"(?:[ :]+(?:number|me|at|on|is)){0,3}[ :]{1,3}(\d{9,15})(?!\d)"
 )
 _PHONE_DIGITS: Final = range(9, 16)
 
@@ -138,7 +139,7 @@ def _announced_names(text: str) -> Iterator[Span]:
         start, end, words = _name_after(text, cue.end(), strict)
         if words == 0 or (words == 1 and _ALONE_IS_NO_NAME.search(cue[0])):
             continue
-        yield Span(start, end, "PERSON", ANNOUNCED)
+        yield Span(start, end, "PERSON", TOLD)
 
 
 def _name_after(text: str, position: int, strict: bool) -> tuple[int, int, int]:
@@ -170,8 +171,8 @@ def _matches(pattern: re.Pattern[str], entity_type: str, score: float, group: in
 _FINDERS: Final[tuple[Finder, ...]] = (
     _matches(_EMAIL, "EMAIL", SURE),
     _matches(_SSN, "NATIONAL_ID", LIKELY),
-    _matches(_STREET, "ADDRESS", LIKELY),
-    _matches(_BORN, "BIRTH_DATE", LIKELY, group=1),
+    _matches(_STREET, "ADDRESS", TOLD),
+    _matches(_BORN, "BIRTH_DATE", TOLD, group=1),
     _ibans,
     _cards,
     _phones,
@@ -184,6 +185,7 @@ class PatternDetector:
     """A `Detector` of forms only; names without a cue are beyond it."""
 
     version: Final = "patterns-1"
+    """Rises with any change of what is found, here or by label in `scan`: then segments are looked at again."""
 
     def detect(self, texts: Sequence[str]) -> list[list[Span]]:
         """The spans of each text; never fails."""

@@ -7,10 +7,11 @@ Texts travel as msgpack bytes over a pipe; nothing is pickled but the call that 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context, parent_process
@@ -31,6 +32,10 @@ LOAD_TIMEOUT_S: Final = 120.0
 CHUNKS_PER_WORKER: Final = 2_000
 """Then a worker is replaced: spaCy's string store grows with every new word."""
 _END_S: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+FAULT: Final = 70
 
 _Wire = list[list[tuple[int, int, str, float]]]
 _spawn = get_context("spawn")
@@ -68,7 +73,7 @@ class DetectorPool:
         """The spans of each text; None for one at which a detector died or took too long twice.
 
         Raises:
-            Unavailable: a new worker could not be started.
+            Unavailable: a worker had to be replaced, and none could be started.
         """
         where: dict[str, list[tuple[int, int]]] = {}
         for number, text in enumerate(texts):
@@ -101,26 +106,29 @@ class DetectorPool:
     def _ask(self, chunk: Sequence[str]) -> list[list[Span]] | None:
         """One try; None if the worker failed, and then another one has its place."""
         worker = self._idle.get()
-        results = None
         try:
             results = worker.ask(chunk, self._timeout_s)
-        finally:
             if results is None or worker.asked >= CHUNKS_PER_WORKER:
                 worker.kill()
-                worker = self._replacement(worker)
+                worker = _started(self._make)
+            return results
+        finally:
             self._idle.put(worker)
-        return results
 
-    def _replacement(self, dead: _Worker) -> _Worker:
-        try:
-            worker = _Worker(self._make)
-        except OSError:
-            return dead  # it fails whatever is asked of it, so no text passes and close() finds its worker
-        try:
-            worker.wait_until_loaded()
-        except (Misconfigured, Unavailable):
-            worker.kill()
-        return worker
+
+def _started(make: Callable[[], Detector]) -> _Worker:
+    try:
+        worker = _Worker(make)
+    except OSError:
+        raise Unavailable(
+            "a redaction process could not be started", try_this="look for memory and processes"
+        ) from None
+    try:
+        worker.wait_until_loaded()
+    except BaseException:
+        worker.kill()
+        raise
+    return worker
 
 
 class _Worker:
@@ -168,7 +176,7 @@ class _Worker:
             return None
 
 
-def _chunks(texts: Iterator[str] | dict[str, list[tuple[int, int]]]) -> Iterator[list[str]]:
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
     chunk: list[str] = []
     size = 0
     for text in texts:
@@ -211,7 +219,12 @@ def _work(pipe: Connection, make: Callable[[], Detector]) -> None:
             texts = msgspec.msgpack.decode(pipe.recv_bytes(), type=list[str])
         except (EOFError, OSError):
             return
-        found = detector.detect(texts)
+        try:
+            found = detector.detect(texts)
+        except Exception as error:
+            # Its message may quote the text. Ending tells the parent, which tries each text alone.
+            log.error("a detector failed: %s", type(error).__name__)
+            os._exit(FAULT)
         wire = [[(s.start, s.end, s.type, s.score) for s in spans or ()] for spans in found]
         pipe.send_bytes(msgspec.msgpack.encode(wire))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ebbtide_governance.redaction.detector import Span, resolve
@@ -19,6 +19,7 @@ from ebbtide_schemas.events import Segment
 from ebbtide_schemas.records import Finding
 
 BINARY: Final = "BINARY"
+PERSON: Final = "PERSON"
 KNOWN_SCORE: Final = 0.6
 """A less sure finding is replaced where it stands, and nowhere else."""
 KNOWN_CHARS: Final = 4
@@ -54,8 +55,11 @@ class Renderer:
         # The surest type names a value everywhere; of equally sure ones, the first in the alphabet.
         if best is None or (-span.score, span.type) < (-best[0], best[1]):
             self._types[normal] = (span.score, span.type)
-        if span.score >= KNOWN_SCORE and len(value.strip()) >= KNOWN_CHARS:
-            self._known.add(value.strip(), span)
+        if span.score < KNOWN_SCORE:
+            return
+        for known, by in _names(value.strip(), span):
+            if len(known) >= KNOWN_CHARS:
+                self._known.add(known, by)
 
     def _text(self, leaf: Leaf, found: Iterable[Span]) -> str:
         text = leaf.text
@@ -93,32 +97,40 @@ class _KnownValues:
     """Finds known values in a text in time linear in its length, whatever their number."""
 
     def __init__(self) -> None:
-        self._by_first_word: dict[str, dict[tuple[int, str], _Known]] = {}
-        """First word -> (its offset in the value, the folded value) -> what is known of it."""
+        self._by_word: dict[str, dict[tuple[int, str], _Known]] = {}
+        """Longest word, the rarest -> (its offset in the value, the folded value) -> what is known of it."""
 
     def add(self, value: str, span: Span) -> None:
         known = _Known(span.type, span.score, _is_ordinary_word(value, span))
         for spelling in {value, *_compact(value)}:
             folded = _fold(spelling)
-            word = _WORD.search(folded)
+            word = max(_WORD.finditer(folded), key=lambda word: len(word[0]), default=None)
             if word is None:
                 continue
-            values = self._by_first_word.setdefault(word[0], {})
+            values = self._by_word.setdefault(word[0], {})
             entry = (word.start(), folded)
             values[entry] = min(known, values.get(entry, known), key=_precedence)
 
     def occurrences(self, text: str) -> Iterator[Span]:
-        if not self._by_first_word:
+        if not self._by_word:
             return
         folded = _fold(text)
         for word in _WORD.finditer(folded):
-            for (offset, value), known in self._by_first_word.get(word[0], {}).items():
+            for (offset, value), known in self._by_word.get(word[0], {}).items():
                 start = word.start() - offset
                 end = start + len(value)
                 if start < 0 or not folded.startswith(value, start) or not _stands_alone(folded, start, end):
                     continue
                 if not (known.capitalised and text[start].islower()):
                     yield Span(start, end, known.type, known.score)
+
+
+def _names(value: str, span: Span) -> Iterator[tuple[str, Span]]:
+    """A value, and the words of a full name: who has given one is called by half of it later."""
+    yield value, span
+    words = value.split()
+    if span.type == PERSON and len(words) > 1:
+        yield from ((word.strip(".,"), replace(span, score=KNOWN_SCORE)) for word in words)
 
 
 def _precedence(known: _Known) -> tuple[bool, float, str]:

@@ -14,8 +14,8 @@ from ebbtide_governance.redaction.walker import Leaf, blobs, leaves
 from ebbtide_schemas.events import Segment
 from ebbtide_schemas.records import Finding
 
-EntityDigest = Callable[[str, str], str]
-"""(type, normalised value) -> keyed digest."""
+EntityDigest = Callable[[str], str]
+"""Normalised value -> keyed digest."""
 
 _LETTERS: Final = re.compile(r"[^\W_]")
 _NOT_LABEL: Final = re.compile(r"[^a-z0-9]")
@@ -70,10 +70,12 @@ def scan(segment: Segment) -> Scan:
 
 
 def _readable(leaf: Leaf) -> str:
-    text = leaf.text
+    pieces: list[str] = []
+    done = 0
     for blob in blobs(leaf):
-        text = text[: blob.start] + " " * (blob.end - blob.start) + text[blob.end :]
-    return text
+        pieces += (leaf.text[done : blob.start], " " * (blob.end - blob.start))
+        done = blob.end
+    return "".join(pieces) + leaf.text[done:] if pieces else leaf.text
 
 
 def _labelled(leaf: Leaf) -> Iterator[Span]:
@@ -113,6 +115,6 @@ def _finding(leaf: Leaf, span: Span, digest: EntityDigest) -> Finding:
         end=span.end,
         type=span.type,
         score=span.score,
-        entity="" if span.type == BINARY else digest(span.type, normal_value(value)),
+        entity="" if span.type == BINARY else digest(normal_value(value)),
         key=leaf.key,
     )

@@ -156,17 +156,18 @@ class _Walk:
         result: dict[str, Any] = {}
         for i, key in enumerate(sorted(members)):
             value, here = members[key], f"{address}/{i}"
-            written = _unused(self.key(key, here), result)
+            written = self.key(key, here, result)
             if key in protocol and isinstance(value, str) and _PROTOCOL_VALUE.match(value):
                 result[written] = value
             else:
                 result[written] = self.value(value, here, key, _media(members, key, label))
         return result
 
-    def key(self, key: str, address: str) -> str:
+    def key(self, key: str, address: str, taken: Mapping[str, Any]) -> str:
         if not key or _MEMBER_NAME.match(key):
             return key
-        return self._change(Leaf(address, key, key=True))
+        changed = self._change(Leaf(address, key, key=True))
+        return key if changed == key else _unused(changed, taken)
 
     def text(self, text: str, address: str, label: str, media: str | None = None) -> str:
         if not text:
@@ -197,7 +198,7 @@ class _Walk:
                 before = _SURROGATE.sub("\ufffd", _JSON.decode(mark))
                 if top.is_object and not top.in_value:
                     top.label = before
-                    after = _unused(self.key(before, top.here), top.keys)
+                    after = self.key(before, top.here, top.keys)
                     top.keys[after] = None
                 else:
                     after = self.text(before, top.here, top.label)

@@ -130,11 +130,11 @@ class ReadModel:
             rows = session.exec(select(QuarantineRow).where(col(QuarantineRow.replayed_ms).is_not(None)))
             return {(row.stage, row.topic, row.partition, row.log_offset) for row in rows}
 
-    def newest_revisions(self, tenant: str, samples: Sequence[str]) -> dict[str, int]:
-        """The newest revision of each sample in the tenant's topic; one that was not folded yet is left out."""
+    def newest_offsets(self, tenant: str, samples: Sequence[str]) -> dict[str, int]:
+        """The offset of the last record about each sample in the tenant's topic, as far as it was folded."""
         with Session(self._engine) as session:
             mine = select(SampleRow).where(SampleRow.tenant == tenant, col(SampleRow.sample).in_(samples))
-            return {row.sample: row.revision for row in session.exec(mine) if row.revision is not None}
+            return {row.sample: row.log_offset for row in session.exec(mine) if row.log_offset is not None}
 
     def group_state(self, tenant: str, group: str) -> str:
         """``complete``, ``short``, ``expired``, or ``open`` while it is not closed."""

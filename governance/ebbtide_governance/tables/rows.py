@@ -43,7 +43,7 @@ class Table(SQLModel, registry=registry(metadata=MetaData())):
 _JSON: Any = JSON(none_as_null=True)
 
 
-def _ms() -> Any:
+def _big() -> Any:
     return Field(default=None, sa_type=BigInteger)
 
 
@@ -68,12 +68,12 @@ class TrajectoryRow(Table, table=True):
 
     tenant: str = Field(primary_key=True)
     trajectory: str = Field(primary_key=True)
-    first_received_ms: int | None = _ms()
-    last_received_ms: int | None = _ms()
-    ended_ms: int | None = _ms()
+    first_received_ms: int | None = _big()
+    last_received_ms: int | None = _big()
+    ended_ms: int | None = _big()
     """When a step with an end mark was received."""
-    quarantined_ms: int | None = _ms()
-    replayed_ms: int | None = _ms()
+    quarantined_ms: int | None = _big()
+    replayed_ms: int | None = _big()
     opened_rank: str | None = None
     session: str | None = None
     agent: str | None = None
@@ -81,7 +81,7 @@ class TrajectoryRow(Table, table=True):
     group_id: str | None = None
     settled_rank: str | None = None
     revision: int | None = None
-    settled_ms: int | None = _ms()
+    settled_ms: int | None = _big()
     level: str | None = None
     end: str | None = None
     root: str | None = None
@@ -92,8 +92,8 @@ class TrajectoryRow(Table, table=True):
     verdict: str | None = None
     reasons: list[str] | None = Field(default=None, sa_type=_JSON)
     policy: str | None = None
-    facts_offset: int | None = _ms()
-    decided_ms: int | None = _ms()
+    facts_offset: int | None = _big()
+    decided_ms: int | None = _big()
     decided_revision: int | None = None
 
 
@@ -114,8 +114,8 @@ class StepRow(Table, table=True):
     trajectory: str = Field(primary_key=True)
     event: str = Field(primary_key=True)
     header_rank: str | None = None
-    ordinal: int | None = _ms()
-    received_ms: int | None = _ms()
+    ordinal: int | None = _big()
+    received_ms: int | None = _big()
     digest: str | None = None
     level: str | None = None
     end: str | None = None
@@ -143,7 +143,7 @@ class DecisionRow(Table, table=True):
     verdict: str | None = None
     reasons: list[str] | None = Field(default=None, sa_type=_JSON)
     policy: str | None = None
-    decided_ms: int | None = _ms()
+    decided_ms: int | None = _big()
 
 
 class SampleRow(Table, table=True):
@@ -153,19 +153,21 @@ class SampleRow(Table, table=True):
     __table_args__ = (
         Index("samples_by_trajectory", "tenant", "trajectory"),
         Index("samples_by_time", "first_curated_ms"),
-        Index("samples_by_id", "sample"),
     )
     __merge__ = Merge(
         key=("tenant", "sample"),
         ranked=(
-            Ranked("rank", ("trajectory", "record_tenant", "revision", "live", "reasons", "policy", "curated_ms")),
-            Ranked("first_rank", ("first_curated_ms", "first_settled_ms"), first=True),
+            Ranked(
+                "log_offset", ("trajectory", "record_tenant", "revision", "live", "reasons", "policy", "curated_ms")
+            ),
+            Ranked("first_offset", ("first_curated_ms", "first_settled_ms"), first=True),
         ),
     )
 
     tenant: str = Field(primary_key=True)
     sample: str = Field(primary_key=True)
-    rank: str | None = None
+    log_offset: int | None = _big()
+    """Of the newest record about it; one sample's records stand in one partition, in order."""
     trajectory: str | None = None
     record_tenant: str | None = None
     """The tenant that the record itself names; another one than ``tenant`` would be a broken wall."""
@@ -173,10 +175,10 @@ class SampleRow(Table, table=True):
     live: bool | None = None
     reasons: list[str] | None = Field(default=None, sa_type=_JSON)
     policy: str | None = None
-    curated_ms: int | None = _ms()
-    first_rank: str | None = None
-    first_curated_ms: int | None = _ms()
-    first_settled_ms: int | None = _ms()
+    curated_ms: int | None = _big()
+    first_offset: int | None = _big()
+    first_curated_ms: int | None = _big()
+    first_settled_ms: int | None = _big()
 
 
 class RewardRow(Table, table=True):
@@ -196,15 +198,15 @@ class RewardRow(Table, table=True):
     tenant: str = Field(primary_key=True)
     event: str = Field(primary_key=True)
     alias: str = Field(primary_key=True)
-    seen_ms: int | None = _ms()
+    seen_ms: int | None = _big()
     """Receipt time, once seen at the door's topic."""
-    routed_ms: int | None = _ms()
+    routed_ms: int | None = _big()
     """When the router wrote it on; null while parked."""
     header_rank: str | None = None
     name: str | None = None
     value: float | None = None
     source: str | None = None
-    event_ms: int | None = _ms()
+    event_ms: int | None = _big()
     supersedes: str | None = None
     routed_rank: str | None = None
     trajectory: str | None = None
@@ -229,7 +231,7 @@ class GroupRow(Table, table=True):
     state: str | None = None
     revision: int | None = None
     members: list[dict[str, Any]] | None = Field(default=None, sa_type=_JSON)
-    closed_ms: int | None = _ms()
+    closed_ms: int | None = _big()
 
 
 class QuarantineRow(Table, table=True):
@@ -258,10 +260,10 @@ class QuarantineRow(Table, table=True):
     trajectory: str | None = None
     event: str | None = None
     reason: str | None = None
-    quarantined_ms: int | None = _ms()
+    quarantined_ms: int | None = _big()
     sealed_partition: int | None = None
-    sealed_offset: int | None = _ms()
-    replayed_ms: int | None = _ms()
+    sealed_offset: int | None = _big()
+    replayed_ms: int | None = _big()
 
 
 class FactRow(Table, table=True):

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from ebbtide_platform.errors import InvalidInput, Overloaded, TooLarge, Unsupported
-from ebbtide_schemas.validation import MAX_BATCH_BYTES
+from ebbtide_schemas.validation import MAX_BATCH_BYTES, EventError, scan
 
 MAX_BYTES_AT_ONCE = 128 * 1024 * 1024
 """Of all bodies whose events are not yet in the outbox: four of the largest."""
 ARRIVAL_S = 60.0
 """A body that takes longer holds its share of memory for nothing."""
 RETRY_AFTER_S = 1.0
+MAX_FORM_BYTES = 65_536
 _PIECE_BYTES = 1024 * 1024
 _GZIP_WINDOW = 31  # zlib's word for: gzip framing, largest window
+
+FormT = TypeVar("FormT", bound=msgspec.Struct)
 
 
 class Budget:
@@ -122,3 +128,27 @@ def unpack(packed: bytes, share: Share) -> bytes:
 
 def _too_large() -> TooLarge:
     return TooLarge("$", f"a body has at most {MAX_BATCH_BYTES} bytes", try_this="send several smaller batches")
+
+
+def read_form(body: bytes, form: type[FormT]) -> FormT:
+    """A small JSON object whose members are those of ``form``.
+
+    Raises:
+        TooLarge: it is too large or too deep.
+        InvalidInput: it is not such an object; names the member, never its value.
+    """
+    if len(body) > MAX_FORM_BYTES:
+        raise TooLarge("$", f"has at most {MAX_FORM_BYTES} bytes")
+    try:
+        text = body.decode()
+        scan(text)
+        return msgspec.json.decode(text, type=form)
+    except EventError as error:
+        raise (TooLarge if error.code == "too_large" else InvalidInput)(error.field, error.rule) from None
+    except msgspec.ValidationError as error:
+        # msgspec's own words may repeat a value; the names of our members are all that is taken from them.
+        named = set(re.findall(r"`\$?\.?(\w+)`", str(error))) & set(form.__struct_fields__)
+        rule = "is required, with a value that this route takes" if named else "is not what this route takes"
+        raise InvalidInput(min(named, default="$"), rule) from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise InvalidInput("$", "is not well-formed JSON") from None

@@ -98,13 +98,16 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: deque[_Submission] = deque()
         self._closing = False
+        self.commits = 0
+        """Transactions so far; fewer than requests when these came together."""
         self._commits = self._connect("FULL")
         self._commits.executescript(_SCHEMA)
         self._reads = self._connect("NORMAL")
         # Forgetting need not be durable: what comes back after a power cut is only delivered again.
         self._drains = self._connect("NORMAL")
         count, size = self._reads.execute("SELECT count(*), coalesce(sum(length(encoded)), 0) FROM record").fetchone()
-        self._pending_records, self._pending_bytes = count, size + count * _ROW_BYTES
+        self._pending_records: int = count
+        self._pending_bytes: int = size + count * _ROW_BYTES
         self._committer = threading.Thread(target=self._commit_all, name="outbox-commit", daemon=True)
         self._drainer = threading.Thread(target=self._drain_all, name="outbox-drain", daemon=True)
         self._committer.start()
@@ -147,6 +150,11 @@ class Outbox:
         """Records that the log has not acknowledged."""
         return self._pending_records
 
+    def waiting(self) -> int:
+        """Requests that the next transaction will take."""
+        with self._changed:
+            return len(self._waiting)
+
     def wait_drained(self, timeout_s: float) -> bool:
         """Wait until the log has everything; False if that took longer."""
         with self._changed:
@@ -183,7 +191,7 @@ class Outbox:
             try:
                 with self._write_turn:
                     answers, records, size = self._commit(submissions)
-            except sqlite3.Error as error:
+            except Exception as error:  # whoever waits for an answer must get one
                 log.error("the outbox cannot be written (%s)", type(error).__name__)
                 trouble = Unavailable("the outbox cannot be written", try_this="look for room on the disk")
                 answers, records, size = [trouble] * len(submissions), 0, 0
@@ -225,6 +233,7 @@ class Outbox:
                     records, size = records + added, size + grown
                 self._commits.execute("RELEASE submission")
             self._commits.execute("COMMIT")
+            self.commits += 1
         except BaseException:
             if self._commits.in_transaction:
                 self._commits.execute("ROLLBACK")

@@ -14,8 +14,9 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from ebbtide_governance.chains import segments_of
 from ebbtide_governance.facts import FactsView
-from ebbtide_governance.settlement import SECOND_MS, Plan, plan, segments_of
+from ebbtide_governance.settlement import SECOND_MS, Plan, plan
 from ebbtide_platform.codec import decode, encode, headers
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction

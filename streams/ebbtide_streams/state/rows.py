@@ -7,17 +7,22 @@ from typing import TypeVar
 
 import msgspec
 
+from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import StageTransaction
 
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 _UUID = 0
 _UUID_BYTES = 16
+MAX_ID_BYTES = 255
 
 
 def pack(name: str) -> bytes:
     """An id in as few bytes as say it: a UUID in 17, anything else in its UTF-8 and one more.
 
     No packed id begins another one, so that keys made of several can be searched by their first.
+
+    Raises:
+        Poison: it is empty or longer than any id is.
     """
     try:
         known = uuid.UUID(name)
@@ -26,6 +31,8 @@ def pack(name: str) -> bytes:
     if known is not None and str(known) == name:
         return bytes([_UUID]) + known.bytes
     text = name.encode()
+    if not 0 < len(text) <= MAX_ID_BYTES:
+        raise Poison("unusable_id")
     return bytes([len(text)]) + text
 
 

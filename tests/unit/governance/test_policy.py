@@ -19,7 +19,8 @@ GOOD = settle(STEPS, [reward("r")], now_ms=100)
 def facts(*given: dict[str, Any]) -> FactsState:
     state = FactsState()
     for offset, members in enumerate(given):
-        state.apply(offset, FactRecord(**({"tenant": "acme", "fact_ms": 1000} | members)))
+        values: dict[str, Any] = {"tenant": "acme", "fact_ms": 1000} | members
+        state.apply(offset, FactRecord(**values))
     return state
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from ebbtide_governance.facts import FactsState
 from ebbtide_platform.topics import MEMBERS, TRAJECTORIES
-from ebbtide_streams.judge import JudgeStage
 from support.stages import POLICY, WINDOW_MS, Pipeline, group
 
 DEADLINE_MS = 500_000
@@ -18,11 +18,11 @@ def pipeline() -> Pipeline:
     return Pipeline()
 
 
-def settle(pipeline: Pipeline, trajectory: str = "t", value: float | None = 1.0, **members: object) -> None:
+def settle(pipeline: Pipeline, trajectory: str = "t", value: float | None = 1.0, **members: Any) -> None:
     """One trajectory of one step, ended, and rewarded unless ``value`` is None."""
     pipeline.step("a", trajectory=trajectory, end="terminated", **members)
     if value is not None:
-        tenant = str(members.get("tenant", "acme"))
+        tenant = members.get("tenant", "acme")
         pipeline.reward(f"r-{tenant}-{trajectory}", value, trajectory=trajectory, tenant=tenant)
 
 
@@ -243,12 +243,3 @@ def test_a_trajectory_that_changes_its_group_leaves_the_old_one(pipeline: Pipeli
     left, joined = sorted(pipeline.groups[1:], key=lambda one: one.group.id != group("g", 1).id)
     assert (left.state, left.members[0].reasons) == ("expired", ("group_changed",))
     assert (joined.group.id, joined.state) == (group("h", 1).id, "complete")
-
-
-def test_a_fact_that_is_already_known_judges_nobody_again(pipeline: Pipeline) -> None:
-    settle(pipeline)
-    pipeline.tick(20)
-    assert isinstance(pipeline.facts, FactsState)
-    pipeline.workers[JudgeStage].stage.prepare([])
-    pipeline.tick(30)
-    assert len(pipeline.decisions) == 1

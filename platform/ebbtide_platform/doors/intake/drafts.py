@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ebbtide_platform import codec
-from ebbtide_platform.errors import InvalidInput, SubjectErased
+from ebbtide_platform.errors import InvalidInput, SubjectErased, TooLarge
 from ebbtide_platform.ports import Erased, OutRecord
 from ebbtide_platform.topics import Topic
 from ebbtide_schemas.canonical import CanonicalError, canonical
@@ -70,6 +70,13 @@ def erased(field: str) -> SubjectErased:
 
 
 def out_record(topic: Topic, key: str, kind: str, record: LogRecord, event: str, names: Names) -> OutRecord:
-    """``record`` as it is written, with the CloudEvents headers of its event."""
+    """``record`` as it is written, with the CloudEvents headers of its event.
+
+    Raises:
+        TooLarge: it has more than `codec.MAX_RECORD_BYTES`.
+    """
+    value = codec.encode(record)
+    if len(value) > codec.MAX_RECORD_BYTES:
+        raise TooLarge("$", f"its {kind} record has more than {codec.MAX_RECORD_BYTES} bytes")
     headers = codec.headers(event=event, kind=kind, source="door", time_ms=names.received_ms, tenant=names.tenant)
-    return OutRecord(topic=topic.name, key=key.encode(), value=codec.encode(record), headers=tuple(headers))
+    return OutRecord(topic=topic.name, key=key.encode(), value=value, headers=tuple(headers))

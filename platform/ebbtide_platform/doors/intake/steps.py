@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ebbtide_platform import codec
 from ebbtide_platform.doors.intake.drafts import Draft, Names, People, erased, out_record, references
 from ebbtide_platform.doors.intake.outline import Piece, Place, own_identities
 from ebbtide_platform.doors.intake.rewards import reward_out, reward_record
@@ -138,7 +137,9 @@ def _header(
 
 def _group(step: Step, key: bytes) -> GroupRef | None:
     group = step.meta.group
-    return group and GroupRef(
+    if group is None:
+        return None
+    return GroupRef(
         id=group_id(key, group.id),
         size=group.size,
         index=group.index,
@@ -218,11 +219,9 @@ def _with_reason(record: RewardRecord, reason: str | None, header: StepHeader, s
 def _step_records(header: StepHeader, sealed: Sequence[SealedChunk], names: Names) -> list[OutRecord]:
     """The step in one record if it fits; else its chunks before it, each in a record of its own."""
     key, event = header.trajectory, header.event
-    whole = out_record(STEPS, key, "step", StepRecord(header=header, sealed=tuple(sealed)), event, names)
-    if len(whole.value) <= codec.MAX_RECORD_BYTES:
-        return [whole]
-    bare = out_record(STEPS, key, "step", StepRecord(header=header), event, names)
-    if len(bare.value) > codec.MAX_RECORD_BYTES:
-        raise TooLarge("$", f"the step's references alone need more than {codec.MAX_RECORD_BYTES} bytes")
-    chunks = [ChunkRecord(tenant=header.tenant, trajectory=key, sealed=chunk) for chunk in sealed]
-    return [*(out_record(STEPS, key, "chunk", chunk, event, names) for chunk in chunks), bare]
+    try:
+        return [out_record(STEPS, key, "step", StepRecord(header=header, sealed=tuple(sealed)), event, names)]
+    except TooLarge:
+        chunks = [ChunkRecord(tenant=header.tenant, trajectory=key, sealed=chunk) for chunk in sealed]
+        alone = [out_record(STEPS, key, "chunk", chunk, event, names) for chunk in chunks]
+        return [*alone, out_record(STEPS, key, "step", StepRecord(header=header), event, names)]

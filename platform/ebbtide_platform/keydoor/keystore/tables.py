@@ -44,9 +44,10 @@ pages = Table(
     "pages",
     metadata,
     Column("page", String, primary_key=True),
-    Column("tenant", String, nullable=False, index=True),
+    Column("tenant", String, nullable=False),
     Column("filled", Integer, nullable=False),  # subjects ever wrapped under it
     Column("state", String, nullable=False),  # open, or dying: its key is about to be destroyed
+    Index("pages_with_room", "tenant", "state", "filled"),  # nearly all pages are full
 )
 
 subjects = Table(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ebbtide_streams.curation import Entry
+from ebbtide_streams.curation.change import Entry
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (

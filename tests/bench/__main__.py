@@ -1,0 +1,46 @@
+"""`make bench`: every figure as a rate, and as a cost relative to a baseline of the same run.
+
+Rates belong to this machine; the cost (times as long as the first row of its bench) carries over to others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from bench import bench_intake, bench_redaction, bench_sealing, bench_stages, bench_types
+from bench.timing import MICRO, Row, table
+from support.long_run import machine, source_revision
+
+
+def types() -> list[Row]:
+    """msgspec, pydantic and the door's own checks."""
+    found = bench_types.rows()
+    return [
+        Row(f"{event}: {what.split()[-1]}", what.split(":")[0], MICRO / spent, "events", cost)
+        for event, what, spent, cost in found
+    ]
+
+
+BENCHES: tuple[Callable[[], list[Row]], ...] = (
+    types,
+    bench_sealing.bench,
+    bench_redaction.bench,
+    bench_stages.bench,
+    bench_intake.bench,
+)
+
+
+def main() -> None:
+    """Run all and print the table."""
+    found: list[Row] = []
+    for number, bench in enumerate(BENCHES, 1):
+        print(f"bench {number} of {len(BENCHES)}", file=sys.stderr, flush=True)
+        found += bench()
+    print(f"{machine()}\ncommit {source_revision()}\n")
+    print(table(found))
+    print("\ncost: times as long as the first row of the same bench")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""Every claim about cost, in the order of an event's way."""
+
+from __future__ import annotations
+
+from support.scale import stages, stores, text
+
+CLAIMS = (*text.CLAIMS, *stages.CLAIMS, *stores.CLAIMS)
+OPEN_CLAIMS = stages.OPEN_CLAIMS
