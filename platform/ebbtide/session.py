@@ -242,7 +242,11 @@ def send_reward(
     reward_id: str | None,
     supersedes: str | None = None,
 ) -> str:
-    """Queue a reward and return its id; sending it again under the same id is harmless."""
+    """Queue a reward and return its id.
+
+    Under an id of the caller's own nothing but the caller's words goes into the event, so that sending it again
+    is the same event and harmless; the time it happened is then the time it is received.
+    """
     event = Reward(
         specversion=SPEC_VERSION,
         id=reward_id or str(uuid.uuid4()),
@@ -251,7 +255,7 @@ def send_reward(
         name=name,
         source=source,
         reason=reason,
-        time=_now(),
+        time=None if reward_id else _now(),
         supersedes=supersedes,
     )
     try:

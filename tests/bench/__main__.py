@@ -15,10 +15,9 @@ from support.long_run import machine, source_revision
 
 def types() -> list[Row]:
     """msgspec, pydantic and the door's own checks."""
-    found = bench_types.rows()
     return [
-        Row(f"{event}: {what.split()[-1]}", what.split(":")[0], MICRO / spent, "events", cost)
-        for event, what, spent, cost in found
+        Row(f"{'encode' if what.endswith('encode') else 'decode'} {event}", what, MICRO / spent, "events", cost)
+        for event, what, spent, cost in bench_types.rows()
     ]
 
 

@@ -54,11 +54,14 @@ class _Recording:
 
 def bench() -> list[Row]:
     """Post events, and produce the same bytes plainly; client, API and producer share one Python process."""
-    with tempfile.TemporaryDirectory() as folder, running_broker(Path(folder) / "broker") as broker:
-        with fresh_topics(broker, Path(folder) / "data", "acme") as settings:
-            with closing(_Recording(KafkaLogWriter(settings))) as writer:
-                accepted_s, delivered_s = _post(settings, writer)
-                produced_s = _produce(settings, writer.records)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_broker(Path(folder) / "broker") as broker,
+        fresh_topics(broker, Path(folder) / "data", "acme") as settings,
+        closing(_Recording(KafkaLogWriter(settings))) as writer,
+    ):
+        accepted_s, delivered_s = _post(settings, writer)
+        produced_s = _produce(settings, writer.records)
     rates = [
         ("plain produce of the same records", EVENTS / produced_s),
         ("POST /v1/events until the last 202", EVENTS / accepted_s),

@@ -45,11 +45,11 @@ def rows(bench: str, unit: str, rates: Iterable[tuple[str, float]]) -> list[Row]
 
 def table(found: Iterable[Row]) -> str:
     """The rows as text, a blank line between two benches."""
-    lines = [f"{'bench':<24} {'what':<44} {'per second':>12} {'':<14} {'cost':>7}"]
+    lines = [f"{'bench':<34} {'what':<36} {'per second':>12} {'':<14} {'cost':>7}"]
     last = ""
     for row in found:
         lines += [""] if row.bench != last else []
         name = row.bench if row.bench != last else ""
-        lines.append(f"{name:<24} {row.what:<44} {row.rate:>12,.0f} {row.unit:<14} {row.cost:>7.2f}")
+        lines.append(f"{name:<34} {row.what:<36} {row.rate:>12,.0f} {row.unit:<14} {row.cost:>7.2f}")
         last = row.bench
     return "\n".join(lines)

@@ -6,6 +6,8 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,23 @@ from ebbtide_platform.adapters.kafka import Follower, KafkaLogWriter
 from ebbtide_platform.codec import decode_any, encode, headers
 from ebbtide_platform.ports import OutRecord
 from ebbtide_platform.topics import STEPS, curated
-from ebbtide_schemas.records import CuratedRecord, SealedChunk, StepHeader, StepRecord, WithdrawalRecord
+from ebbtide_schemas.records import (
+    CuratedRecord,
+    SealedChunk,
+    SegmentRef,
+    StepHeader,
+    StepRecord,
+    WithdrawalRecord,
+)
 from support.running_platform import Platform, running_platform
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.platform
 
 TENANT = "acme"
-TRAJECTORIES = 120
+FEWEST, MOST = 120, 600
+"""Trajectories: published for as long as parts are killed, within these bounds."""
+PACE_S = 0.05
 POISONED = 5
 PARTS = ("processors", "api", "curator", "projector", "keydoor", "broker")
 REST_S = 150.0
@@ -64,12 +75,19 @@ def _poison(number: int) -> OutRecord:
     trajectory = f"0000000{number}-0000-8000-8000-000000000000"
     event = f"0000000{number}-0000-8000-8000-00000000000e"
     header = StepHeader(
-        event=event, tenant=TENANT, trajectory=trajectory, session=trajectory, ordinal=0, parent=None, branch="continue"
+        event=event,
+        tenant=TENANT,
+        trajectory=trajectory,
+        session=trajectory,
+        ordinal=0,
+        parent=None,
+        branch="continue",
+        observation=(SegmentRef(id=event, kind="message", role="user", about_nobody=True),),
     )
     chunk = SealedChunk(
         segment=event,
         tenant=TENANT,
-        trajectory=trajectory,
+        trajectory=None,
         subjects=(),
         seal_class="raw",
         first_event=event,
@@ -81,29 +99,47 @@ def _poison(number: int) -> OutRecord:
     return OutRecord(STEPS.name, trajectory.encode(), value, tuple(stamped))
 
 
+@dataclass
+class Survivor:
+    """A platform that came to rest, and how many trajectories were published to it."""
+
+    platform: Platform
+    trajectories: int
+
+
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
     """A platform that was killed part by part while it was written to, and came to rest."""
     folder: Path = tmp_path_factory.mktemp("crash") / "data"
-    with running_platform(folder, TENANT) as platform:
-        load = threading.Thread(target=_publish, args=(platform,))
-        load.start()
+    with running_platform(folder, TENANT) as platform, ThreadPoolExecutor(1) as thread:
+        killed = threading.Event()
+        load = thread.submit(_publish, platform, killed)
         try:
             for part in PARTS:
                 platform.kill(part)
         finally:
-            load.join()
+            killed.set()
+        trajectories = load.result()
         with KafkaLogWriter(platform.settings) as writer:
             writer.write([_poison(number) for number in range(POISONED)])
-        expected = TRAJECTORIES + POISONED
+        expected = trajectories + POISONED
         wait_until(lambda: _at_rest(platform, expected), "every trajectory is decided", REST_S)
-        yield platform
+        yield Survivor(platform, trajectories)
 
 
-def _publish(platform: Platform) -> None:
-    for number in range(TRAJECTORIES):
+@pytest.fixture
+def platform(survivor: Survivor) -> Platform:
+    return survivor.platform
+
+
+def _publish(platform: Platform, killed: threading.Event) -> int:
+    """Publish until every part was killed; how many trajectories it was."""
+    for number in range(MOST):
+        if number >= FEWEST and killed.wait(PACE_S):
+            return number
         answer = platform.post_events(TENANT, _events(number))
         assert answer.status_code == 202, answer.text
+    return MOST
 
 
 def _at_rest(platform: Platform, expected: int) -> bool:
@@ -130,15 +166,15 @@ def _curated(platform: Platform) -> list[CuratedRecord | WithdrawalRecord]:
     return [record for record in records if isinstance(record, CuratedRecord | WithdrawalRecord)]
 
 
-def test_every_id_that_went_in_stands_in_exactly_one_place(platform: Platform) -> None:
-    states = Counter(_trajectories(platform).values())
-    unrewarded = {n for n in range(TRAJECTORIES) if n % 6 == 0}
-    unseen = {n for n in range(TRAJECTORIES) if n % 7 == 0}
+def test_every_id_that_went_in_stands_in_exactly_one_place(survivor: Survivor) -> None:
+    states = Counter(_trajectories(survivor.platform).values())
+    unrewarded = set(range(0, survivor.trajectories, 6))
+    unseen = set(range(0, survivor.trajectories, 7))
     assert states["quarantined"] == POISONED
     assert states["rejected"] == len(unrewarded)
     assert states["held"] == len(unseen - unrewarded)
-    assert states["eligible"] == TRAJECTORIES - len(unrewarded | unseen)
-    assert states.total() == TRAJECTORIES + POISONED
+    assert states["eligible"] == survivor.trajectories - len(unrewarded | unseen)
+    assert states.total() == survivor.trajectories + POISONED
 
 
 def test_what_is_eligible_is_curated_and_nothing_else(platform: Platform) -> None:

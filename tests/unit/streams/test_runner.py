@@ -166,9 +166,7 @@ def test_quarantine_keeps_the_bytes_sealed(world: World) -> None:
     assert all(b"Ines" not in (raw.value or b"") for raw in world.log.records(QUARANTINE))
 
 
-@pytest.mark.parametrize(
-    "key", [None, b"", b"ines@example.org", b"\xff\xfe", b"x" * 65, "Zoë".encode()], ids=repr
-)
+@pytest.mark.parametrize("key", [None, b"", b"ines@example.org", b"\xff\xfe", b"x" * 65, "Zoë".encode()], ids=repr)
 def test_a_key_that_is_no_id_of_ours_is_not_repeated_in_clear(world: World, key: bytes | None) -> None:
     world.stage = Refusing()
     world.runner().run([InRecord(STEPS.name, 0, 0, key, b"v", (("ce_tenant", b"Ines Varga"),))])
