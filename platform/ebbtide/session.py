@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from ebbtide_schemas.messages import segment_of, segments_of
 
 from ebbtide.encoding import encode_event, json_text
 from ebbtide_schemas.events import (
@@ -37,6 +36,7 @@ from ebbtide_schemas.events import (
     ToolCall,
     Usage,
 )
+from ebbtide_schemas.messages import segment_of, segments_of
 
 log = logging.getLogger("ebbtide")
 

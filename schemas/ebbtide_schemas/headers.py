@@ -6,17 +6,25 @@ lower-case hex, and what people said is ciphertext.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from ebbtide_schemas.events import BranchKind, EndMark, Role
+from ebbtide_schemas.events import BranchKind, Count, EndMark, Role
 
 SealClass = Literal["raw", "redacted", "quarantine"]
 Level = Literal["recorded", "replayable", "token-exact"]
 Verdict = Literal["eligible", "held", "rejected"]
 GroupState = Literal["complete", "short", "expired"]
 SegmentKind = Literal["message", "tool-definition", "sampler", "hidden", "rendered"]
+
+ReceiptMs = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
+"""One of our clocks, in milliseconds since the epoch: up to the year 9999, beyond which no calendar writes a date."""
+ClaimedMs = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)]
+"""A producer's clock: any time that it could mean, and nothing that a database or JSON cannot hold."""
+Finite = Annotated[float, Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
+"""Neither NaN nor infinite, so that it can be compared, written as JSON and stored."""
 
 
 class LogStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,8 +47,8 @@ class SealedChunk(LogStruct, frozen=True, kw_only=True):
     """The event that carried this segment first."""
     nonce: bytes
     data: bytes
-    chunk: int = 0
-    chunks: int = 1
+    chunk: Count = 0
+    chunks: Count = 1
     day: str | None = None
     """Only for seal class quarantine: the day key (YYYY-MM-DD) that seals what nobody is known to own."""
 
@@ -54,7 +62,7 @@ class SegmentRef(LogStruct, frozen=True, kw_only=True):
     subjects: tuple[str, ...] = ()
     about_nobody: bool = False
     """True: sealed under the tenant's key, so no person's erasure takes it."""
-    size: int = 0
+    size: Count = 0
     """Bytes of the canonical segment."""
 
 
@@ -65,12 +73,12 @@ class GroupRef(LogStruct, frozen=True, kw_only=True):
     """The group a trajectory belongs to, with ids that are keyed by tenant and so never meet another's."""
 
     id: str
-    size: int
-    index: int | None = None
+    size: Count
+    index: Count | None = None
     task: str | None = None
     environment: str | None = None
     verifier: str | None = None
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)] | None = None
 
 
 class StepHeader(LogStruct, frozen=True, kw_only=True):
@@ -81,12 +89,12 @@ class StepHeader(LogStruct, frozen=True, kw_only=True):
     tenant: str
     trajectory: str
     session: str
-    ordinal: int
+    ordinal: Count
     parent: str | None
     branch: BranchKind
-    removed: tuple[int, ...] = ()
+    removed: tuple[Count, ...] = ()
     end: EndMark | None = None
-    prefix: int = 0
+    prefix: Count = 0
     observation: tuple[SegmentRef, ...] = ()
     tools: tuple[SegmentRef, ...] = ()
     action: SegmentRef | None = None
@@ -111,14 +119,14 @@ class StepHeader(LogStruct, frozen=True, kw_only=True):
     """False: nobody was named, and the session's own fresh subject stands in."""
     finish_reason: str | None = None
     status: str = "ok"
-    latency_ms: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    latency_ms: Finite | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
     level: Level = "recorded"
-    event_ms: int | None = None
+    event_ms: ClaimedMs | None = None
     """The producer's clock, as given; None when it named no time that can be read."""
     time_suspect: bool = False
     flags: tuple[str, ...] = ()
     """What the door had to mend, e.g. ``surrogates_replaced``."""
-    received_ms: int = 0
+    received_ms: ReceiptMs = 0
     digest: str = ""

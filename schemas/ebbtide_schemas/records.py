@@ -7,11 +7,13 @@ times are integer milliseconds since the epoch, all digests are lower-case hex.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from ebbtide_schemas.events import EndMark, RewardSource, Role
+from ebbtide_schemas.events import Count, EndMark, RewardSource, Role
+from ebbtide_schemas.headers import ClaimedMs, Finite, ReceiptMs
 from ebbtide_schemas.headers import GroupRef as GroupRef
 from ebbtide_schemas.headers import GroupState as GroupState
 from ebbtide_schemas.headers import Level as Level
@@ -24,6 +26,12 @@ from ebbtide_schemas.headers import StepHeader as StepHeader
 from ebbtide_schemas.headers import Verdict as Verdict
 
 RECORD_VERSION = 1
+
+Id = Annotated[str, Meta(min_length=1, max_length=63)]
+"""One of our ids. A fact that names none of any use would be met again with every tick."""
+
+Seconds = Annotated[float, Meta(ge=0, le=3_155_760_000)]
+"""How long a policy lets something wait: up to a century, so that every deadline is a date."""
 
 
 class StepRecord(LogStruct, frozen=True, kw_only=True, tag="step"):
@@ -50,7 +58,7 @@ class AliasRecord(LogStruct, frozen=True, kw_only=True, tag="alias"):
     tenant: str
     trajectory: str
     step: str | None
-    received_ms: int
+    received_ms: ReceiptMs
     version: int = RECORD_VERSION
 
 
@@ -61,11 +69,11 @@ class RewardRecord(LogStruct, frozen=True, kw_only=True, tag="reward"):
     tenant: str
     alias: str
     """The target's alias; equal to ``trajectory`` when the trajectory itself was named."""
-    value: float
+    value: Finite
     name: str
     source: RewardSource
-    received_ms: int
-    event_ms: int | None = None
+    received_ms: ReceiptMs
+    event_ms: ClaimedMs | None = None
     time_suspect: bool = False
     supersedes: str | None = None
     trajectory: str | None = None
@@ -85,10 +93,10 @@ class Finding(LogStruct, frozen=True, kw_only=True):
     leaf: str
     """JSON pointer of the string leaf inside the segment; ``#`` enters JSON held in a string, and the members of
     an object are counted in sorted order (in JSON text: as they stand), since a key can be personal."""
-    start: int
-    end: int
+    start: Count
+    end: Count
     type: str
-    score: float
+    score: Finite
     entity: str = ""
     """Keyed digest of the normalised value; the key dies with any subject of the segment."""
     key: bool = False
@@ -123,9 +131,9 @@ class EffectiveReward(LogStruct, frozen=True, kw_only=True):
 
     event: str
     name: str
-    value: float
+    value: Finite
     source: RewardSource
-    event_ms: int
+    event_ms: ClaimedMs
     """Event time clamped to receipt time."""
     late: bool
     step: str | None = None
@@ -151,7 +159,7 @@ class Chain(LogStruct, frozen=True, kw_only=True):
     sample: str
     steps: tuple[str, ...]
     segments: tuple[RenderedRef, ...]
-    rollout_weight: float
+    rollout_weight: Finite
     level: Level = "recorded"
 
 
@@ -161,14 +169,14 @@ class SettledRecord(LogStruct, frozen=True, kw_only=True, tag="settled"):
     tenant: str
     trajectory: str
     session: str
-    revision: int
-    supersedes: int | None
+    revision: Count
+    supersedes: Count | None
     digest: str
     root: str
     """SHA-256 over the step digests in chain order: the trajectory root."""
     chains: tuple[Chain, ...]
     rewards: tuple[EffectiveReward, ...]
-    steps: int
+    steps: Count
     subjects: tuple[str, ...]
     subject_declared: bool
     end: EndMark | Literal["idle"]
@@ -181,17 +189,17 @@ class SettledRecord(LogStruct, frozen=True, kw_only=True, tag="settled"):
     retention: str | None = None
     group: GroupRef | None = None
     level: Level = "recorded"
-    holes: int = 0
-    missing_parents: int = 0
-    text_bytes: int = 0
+    holes: Count = 0
+    missing_parents: Count = 0
+    text_bytes: Count = 0
     """Bytes of its canonical segments before redaction, each counted once."""
     binary: bool = False
     flags: tuple[str, ...] = ()
-    findings: dict[str, int] = msgspec.field(default_factory=dict)
+    findings: dict[str, Count] = msgspec.field(default_factory=dict)
     redaction: str = ""
-    first_ms: int = 0
-    last_ms: int = 0
-    settled_ms: int = 0
+    first_ms: ClaimedMs = 0
+    last_ms: ClaimedMs = 0
+    settled_ms: ReceiptMs = 0
     """The tick that settled it; receipt time, never part of the digest."""
     version: int = RECORD_VERSION
 
@@ -207,9 +215,9 @@ class DecisionRecord(LogStruct, frozen=True, kw_only=True, tag="decision"):
     reasons: tuple[str, ...]
     policy: str
     """``name@version``."""
-    facts_offset: int
+    facts_offset: Count
     """Facts below this offset were known; the curator looks again at the newest."""
-    decided_ms: int
+    decided_ms: ReceiptMs
     version: int = RECORD_VERSION
 
 
@@ -219,9 +227,9 @@ class CuratedRecord(LogStruct, frozen=True, kw_only=True, tag="sample"):
     sample: str
     tenant: str
     trajectory: str
-    revision: int
-    supersedes: int | None
-    facts_offset: int
+    revision: Count
+    supersedes: Count | None
+    facts_offset: Count
     policy: str
     chain: Chain
     sealed: tuple[SealedChunk, ...]
@@ -237,8 +245,8 @@ class WithdrawalRecord(LogStruct, frozen=True, kw_only=True, tag="withdrawal"):
     sample: str
     tenant: str
     trajectory: str
-    revision: int
-    facts_offset: int
+    revision: Count
+    facts_offset: Count
     reasons: tuple[str, ...]
     version: int = RECORD_VERSION
 
@@ -249,11 +257,11 @@ class MemberRecord(LogStruct, frozen=True, kw_only=True, tag="member"):
     group: GroupRef
     tenant: str
     trajectory: str
-    revision: int
-    facts_offset: int
+    revision: Count
+    facts_offset: Count
     verdict: Verdict
     reasons: tuple[str, ...]
-    decided_ms: int
+    decided_ms: ReceiptMs
     version: int = RECORD_VERSION
 
 
@@ -261,7 +269,7 @@ class GroupMember(LogStruct, frozen=True, kw_only=True):
     """One member as a closed group names it."""
 
     trajectory: str
-    revision: int
+    revision: Count
     verdict: Verdict
     reasons: tuple[str, ...]
 
@@ -272,9 +280,9 @@ class GroupRecord(LogStruct, frozen=True, kw_only=True, tag="group"):
     group: GroupRef
     tenant: str
     state: GroupState
-    revision: int
+    revision: Count
     members: tuple[GroupMember, ...]
-    closed_ms: int
+    closed_ms: ReceiptMs
     version: int = RECORD_VERSION
 
 
@@ -287,14 +295,14 @@ class Policy(LogStruct, frozen=True, kw_only=True):
     name: str = "default"
     version: int = 1
     purposes: tuple[str, ...] = ("training",)
-    reward_window_s: float = 86_400.0
+    reward_window_s: Seconds = 86_400.0
     """How long after the last step a reward still belongs to revision 0."""
     required_rewards: tuple[str, ...] = ()
     """Names that must be there; empty means: any one reward."""
-    idle_s: float = 1_800.0
+    idle_s: Seconds = 1_800.0
     """A trajectory without end mark is over after this much silence (receipt time)."""
-    group_deadline_s: float = 604_800.0
-    max_text_bytes: int = 4_000_000
+    group_deadline_s: Seconds = 604_800.0
+    max_text_bytes: Count = 4_000_000
     allow_binary: bool = False
     require_subject: bool = False
 
@@ -304,9 +312,9 @@ class FactRecord(LogStruct, frozen=True, kw_only=True, tag="fact"):
 
     kind: Literal["policy", "consent", "hold", "erasure", "tenant", "review"]
     tenant: str | None
-    fact_ms: int
-    subject: str | None = None
-    trajectory: str | None = None
+    fact_ms: ReceiptMs
+    subject: Id | None = None
+    trajectory: Id | None = None
     purpose: str | None = None
     """For consent: the purpose it is about; None means every purpose."""
     state: Literal["given", "withdrawn", "set", "lifted", "approved", "refused"] | None = None
@@ -317,7 +325,7 @@ class FactRecord(LogStruct, frozen=True, kw_only=True, tag="fact"):
 class TickRecord(LogStruct, frozen=True, kw_only=True, tag="tick"):
     """``ebbtide.ticks.v1``: receipt time as a record, so that a replay closes the same windows."""
 
-    tick_ms: int
+    tick_ms: ReceiptMs
     version: int = RECORD_VERSION
 
 
@@ -328,13 +336,13 @@ class QuarantineRecord(LogStruct, frozen=True, kw_only=True, tag="quarantine"):
     reason: str
     """A code, never a message: messages repeat input."""
     topic: str
-    partition: int
-    offset: int
+    partition: Count
+    offset: Count
     tenant: str | None
     trajectory: str | None
     event: str | None
     sealed: tuple[SealedChunk, ...]
-    quarantined_ms: int
+    quarantined_ms: ReceiptMs
     version: int = RECORD_VERSION
 
 

@@ -14,9 +14,9 @@ from ebbtide_governance.grouping import close, deadline_ms, rank, reference
 from ebbtide_platform.codec import decode, encode, headers
 from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction
 from ebbtide_platform.topics import GROUPS, MEMBERS, TICKS, Topic
-from ebbtide_schemas.records import GroupRecord, MemberRecord, TickRecord
+from ebbtide_schemas.records import GroupRecord, MemberRecord
 from ebbtide_streams.context import StageContext
-from ebbtide_streams.state.agenda import NOW, due, set_due, take_news, waiting
+from ebbtide_streams.state.agenda import NOW, due, set_due, take_news, tick_of, waiting
 from ebbtide_streams.state.rows import get_row, pack, put_row, rows_of
 
 CLOSED_PER_TICK = 1_000
@@ -55,7 +55,7 @@ class GroupStage:
         if record.topic == MEMBERS.name:
             self._take(decode(record.value, MemberRecord), tx)
             return
-        tick_ms = decode(record.value, TickRecord).tick_ms
+        tick_ms = tick_of(record)
         facts = self._context.facts().view()
         self._take_news(facts, tx)
         for name in due(tx, tick_ms, CLOSED_PER_TICK):

@@ -16,9 +16,9 @@ from ebbtide_platform.codec import decode, encode, headers
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction
 from ebbtide_platform.topics import DECISIONS, MEMBERS, TICKS, TRAJECTORIES, Topic
-from ebbtide_schemas.records import DecisionRecord, GroupRef, MemberRecord, SettledRecord, TickRecord, Verdict
+from ebbtide_schemas.records import DecisionRecord, GroupRef, MemberRecord, SettledRecord, Verdict
 from ebbtide_streams.context import StageContext
-from ebbtide_streams.state.agenda import NOW, due, set_due, take_news
+from ebbtide_streams.state.agenda import NOW, due, set_due, take_news, tick_of
 from ebbtide_streams.state.rows import get_row, key_of, pack, put_row, rows_of, unpack
 
 JUDGED_PER_TICK = 1_000
@@ -63,7 +63,7 @@ class JudgeStage:
         if record.topic == TRAJECTORIES.name:
             self._take(decode(record.value, SettledRecord), facts, tx)
             return
-        tick_ms = decode(record.value, TickRecord).tick_ms
+        tick_ms = tick_of(record)
         self._take_news(facts, tx)
         for name in due(tx, tick_ms, JUDGED_PER_TICK):
             set_due(tx, name, None)

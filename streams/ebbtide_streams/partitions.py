@@ -121,7 +121,11 @@ class Partitions:
         )
         try:
             return StageRunner(
-                self.stages[name](partition, context), store, self._writer, Quarantine(name, self._sealer, clock_ms)
+                self.stages[name](partition, context),
+                store,
+                self._writer,
+                Quarantine(name, self._sealer, clock_ms),
+                partitions=self._settings.partitions,
             )
         except BaseException:
             store.close()

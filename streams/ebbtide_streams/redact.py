@@ -41,6 +41,7 @@ DENIED = "denied"
 FOREIGN_SEGMENT = "foreign_segment"
 SEGMENT_MISSING = "segment_missing"
 SEGMENT_UNREADABLE = "segment_unreadable"
+MISPLACED = "misplaced"
 REDACTION_FAILED = "redaction_failed"
 TOO_MANY_FINDINGS = "too_many_findings"
 
@@ -119,6 +120,9 @@ class RedactStage:
     def process(self, record: InRecord, tx: StageTransaction) -> None:
         """Keep what a record carries; for a step, emit what was found in the segments that it is the first to have."""
         read = decode_any(record.value)
+        if isinstance(read, StepRecord | ChunkRecord) and record.key != _trajectory(read).encode():
+            # Settlement reads the segments of its own partition: it would look for these in vain.
+            raise Poison(MISPLACED)
         if isinstance(read, ChunkRecord):
             self._store.put_chunks(read.trajectory, _RAW, [read.sealed])
         elif isinstance(read, StepRecord):

@@ -1,7 +1,8 @@
 """Brings rewards to their trajectories: by name at once, through an alias as soon as it is known.
 
 Both inputs are keyed by alias, so a reward and the alias it waits for meet in one partition. A reward for an
-outside id that several trajectories carry goes to each of them, whatever comes first.
+outside id that several trajectories carry goes to each of them, whatever comes first. Rows are kept by tenant,
+so that what one tenant sends never meets, and never holds up, what another one does.
 """
 
 from __future__ import annotations
@@ -32,16 +33,14 @@ _TIME_BYTES = 8
 
 
 class _Alias(msgspec.Struct, array_like=True, frozen=True):
-    """What an alias means; its key says which one, and the trajectory."""
+    """What an alias means; its key says which one, whose, and the trajectory."""
 
-    tenant: str
     step: bytes | None
 
 
 class _Reward(msgspec.Struct, array_like=True, frozen=True):
     """A reward without its reason, which is personal, sealed and long, and which no later stage reads."""
 
-    tenant: str
     value: float
     name: str
     source: RewardSource
@@ -79,17 +78,17 @@ class RouteStage:
             raise Poison("unexpected_record_type")
 
     def _take_alias(self, alias: AliasRecord, tx: StageTransaction) -> None:
-        key = key_of(_ALIAS, alias.alias, alias.trajectory)
+        key = key_of(_ALIAS, alias.alias, alias.tenant, alias.trajectory)
         if tx.get(key) is not None:
             return
-        row = _Alias(alias.tenant, None if alias.step is None else pack(alias.step))
+        row = _Alias(None if alias.step is None else pack(alias.step))
         _keep(tx, key, row, alias.received_ms)
-        for event, reward in rows_of(tx, key_of(_REWARD, alias.alias), _Reward):
+        for event, reward in rows_of(tx, key_of(_REWARD, alias.alias, alias.tenant), _Reward):
             if not reward.routed:
-                _emit(_record(alias.alias, unpack(event), reward), alias.trajectory, row, tx)
+                _emit(_record(alias.alias, alias.tenant, unpack(event), reward), alias.trajectory, row, tx)
 
     def _take_reward(self, reward: RewardRecord, tx: StageTransaction) -> None:
-        key = key_of(_REWARD, reward.alias, reward.event)
+        key = key_of(_REWARD, reward.alias, reward.tenant, reward.event)
         known = get_row(tx, key, _Reward)
         if known is not None:
             if known.digest != reward.digest:
@@ -100,7 +99,7 @@ class RouteStage:
         if reward.trajectory is not None:
             tx.emit(_output(slim))
             return
-        for trajectory, alias in rows_of(tx, key_of(_ALIAS, reward.alias), _Alias):
+        for trajectory, alias in rows_of(tx, key_of(_ALIAS, reward.alias, reward.tenant), _Alias):
             _emit(slim, unpack(trajectory), alias, tx)
 
     def _drop_expired(self, now_ms: int, tx: StageTransaction) -> None:
@@ -119,7 +118,6 @@ def _keep(tx: StageTransaction, key: bytes, row: msgspec.Struct, received_ms: in
 
 def _row(reward: RewardRecord) -> _Reward:
     return _Reward(
-        tenant=reward.tenant,
         value=reward.value,
         name=reward.name,
         source=reward.source,
@@ -132,10 +130,10 @@ def _row(reward: RewardRecord) -> _Reward:
     )
 
 
-def _record(alias: str, event: str, row: _Reward) -> RewardRecord:
+def _record(alias: str, tenant: str, event: str, row: _Reward) -> RewardRecord:
     return RewardRecord(
         event=event,
-        tenant=row.tenant,
+        tenant=tenant,
         alias=alias,
         value=row.value,
         name=row.name,
@@ -149,8 +147,6 @@ def _record(alias: str, event: str, row: _Reward) -> RewardRecord:
 
 
 def _emit(reward: RewardRecord, trajectory: str, alias: _Alias, tx: StageTransaction) -> None:
-    if reward.tenant != alias.tenant:
-        raise Poison("tenant_mismatch")
     step = None if alias.step is None else unpack(alias.step)
     tx.emit(_output(msgspec.structs.replace(reward, trajectory=trajectory, step=step)))
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, LogWriter, StageStore
+from ebbtide_platform.topics import TICKS, partition_of
 from ebbtide_streams.quarantine import Quarantine
 from ebbtide_streams.stage import Stage
 
@@ -22,8 +23,19 @@ from ebbtide_streams.stage import Stage
 class StageRunner:
     """One stage over one partition, its store and its writer. One thread at a time."""
 
-    def __init__(self, stage: Stage, store: StageStore, writer: LogWriter, quarantine: Quarantine) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        store: StageStore,
+        writer: LogWriter,
+        quarantine: Quarantine,
+        *,
+        partitions: int | None = None,
+    ) -> None:
         """Deliver what an earlier life left pending.
+
+        Given the number of ``partitions``, a record that stands on another than its key's is poison: what
+        belongs to it would never be met here.
 
         Raises:
             Unavailable: it could not be delivered.
@@ -32,6 +44,7 @@ class StageRunner:
         self._store = store
         self._writer = writer
         self._quarantine = quarantine
+        self._partitions = partitions
         self._offsets = store.offsets()
         self._deliver()
 
@@ -54,6 +67,7 @@ class StageRunner:
             for record in fresh:
                 try:
                     with tx.savepoint():
+                        self._check_place(record)
                         self._stage.process(record, tx)
                 except Poison as poison:
                     tx.emit(self._quarantine.output(record, poison))
@@ -64,6 +78,14 @@ class StageRunner:
     def close(self) -> None:
         """Give the store up."""
         self._store.close()
+
+    def _check_place(self, record: InRecord) -> None:
+        if self._partitions is None or record.topic == TICKS.name:
+            return
+        if record.key is None:
+            raise Poison("null_key")
+        if partition_of(record.key, self._partitions) != record.partition:
+            raise Poison("misplaced")
 
     def _deliver(self) -> None:
         pending = self._store.pending()

@@ -20,7 +20,7 @@ MAX_MODULES = 8
 # A package that is one list of like things (stages, commands) may be longer: name it here with its reason.
 LONG_FOLDERS = {
     "platform/ebbtide": 10,  # the whole SDK, flat: what a user opens to see how small it is
-    "streams/ebbtide_streams": 15,  # one file per stage, and what runs them
+    "streams/ebbtide_streams": 12,  # one file per stage, and what runs them
     "platform/ebbtide_platform/cli": 13,  # one file per command
     "governance/ebbtide_governance/commands": 9,  # one file per command
 }

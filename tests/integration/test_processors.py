@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -25,7 +24,8 @@ DEADLINE_S = 40.0
 
 
 @pytest.fixture
-def settings(broker_settings: Settings) -> Iterator[Settings]:
+def settings(broker_settings: Settings) -> Settings:
+    """With the shortest session that the broker allows, so that a killed worker is soon forgotten."""
     return replace(broker_settings, session_timeout_s=6.0)
 
 

@@ -12,8 +12,10 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import faust
+from faust.types import StreamT
 
 from ebbtide_governance.facts import FactsState
 from ebbtide_platform.adapters.kafka import KafkaLogWriter
@@ -112,8 +114,8 @@ def run_plain(settings: Settings) -> None:
     source = app.topic(settings.topic(REWARDS.name), value_type=bytes, value_serializer="raw")
     output = app.topic(settings.topic(ROUTED.name), value_type=bytes, value_serializer="raw")
 
-    @app.agent(source)  # type: ignore[untyped-decorator]
-    async def route(stream: faust.Stream[bytes]) -> None:
+    @app.agent(source)
+    async def route(stream: StreamT[Any]) -> None:
         async for value in stream:
             try:
                 faults.happen(decode(value, RewardRecord).event)

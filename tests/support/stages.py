@@ -224,7 +224,8 @@ class Pipeline:
     def tick(self, tick_ms: int) -> None:
         """A tick for every stage, in the order of the pipeline."""
         for stage in self.workers:
-            self._feed(stage, InRecord(TICKS.name, 0, next(self._offsets), None, encode(TickRecord(tick_ms=tick_ms))))
+            value = encode(TickRecord(tick_ms=tick_ms))
+            self._feed(stage, InRecord(TICKS.name, 0, next(self._offsets), None, value, timestamp_ms=tick_ms))
 
     def feed(self, topic: str, record: LogRecord) -> None:
         """A record on the topic of one of the stages."""

@@ -120,17 +120,17 @@ class _Transaction:
 
     def scan(self, prefix: bytes, *, start: bytes = b"", limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         lower, comparison = max(prefix, start), ">="
+        # Without an upper bound every search would read a whole page of other rows behind its own.
+        beyond = _successor(prefix)
+        bound, bounds = ("", ()) if beyond is None else (" AND key < ?", (beyond,))
         left = limit
         while left is None or left > 0:
             size = SCAN_PAGE if left is None else min(SCAN_PAGE, left)
             rows = self._db.execute(
-                f"SELECT key, value FROM state WHERE key {comparison} ? ORDER BY key LIMIT ?",  # noqa: S608 - >= or >
-                (lower, size),
+                f"SELECT key, value FROM state WHERE key {comparison} ?{bound} ORDER BY key LIMIT ?",  # noqa: S608 - fixed parts
+                (lower, *bounds, size),
             ).fetchall()
-            for key, value in rows:
-                if not key.startswith(prefix):
-                    return
-                yield key, value
+            yield from rows
             if len(rows) < size:
                 return
             lower, comparison = rows[-1][0], ">"
@@ -152,3 +152,9 @@ class _Transaction:
         finally:
             self._db.execute(f"RELEASE {name}")
             self._depth -= 1
+
+
+def _successor(prefix: bytes) -> bytes | None:
+    """The first key behind all that have ``prefix``; None if there can be none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

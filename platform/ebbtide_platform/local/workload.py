@@ -168,7 +168,7 @@ def _bank(random: Random, person: Person) -> tuple[str, str, list[dict[str, Any]
             {"role": "system", "content": "You explain statements and block cards."},
             {
                 "role": "user",
-                "content": f"I am {person.name}, born {person.born}, account {person.iban}. What is the payment on line 12?",
+                "content": f"I am {person.name}, born {person.born}, account {person.iban}. What is line 12?",
             },
             _call("b1", "statement", {"iban": person.iban, "born": person.born}),
             _result("b1", json.dumps(statement)),

@@ -60,7 +60,7 @@ class RevisionRenderer:
         """The revision, or None if it is no news: then nothing is opened that needs no opening.
 
         Raises:
-            Unavailable: the segment store lacks something that the log names.
+            Lacking: the segment store lacks something that the log names.
         """
 
         def completed(segments: Mapping[str, _Read]) -> SettledRecord:
@@ -94,7 +94,7 @@ class RevisionRenderer:
             return _HOLE
         found = self._context.raw_segments.findings(trajectory, ref.id)
         if found is None:
-            raise lacking("the findings of a segment")
+            raise Lacking("the findings of a segment")
         redaction, encoded = found
         findings = msgspec.msgpack.decode(encoded, type=SegmentFindings)
         if findings.state == "erased":
@@ -113,7 +113,7 @@ class RevisionRenderer:
             if not read.rendering.hole:
                 chunks = self._context.raw_segments.chunks(trajectory, "raw", segment)
                 if not chunks:
-                    raise lacking("a segment")
+                    raise Lacking("a segment")
                 opened[segment] = self._opened(read, chunks)
         return opened
 
@@ -153,9 +153,11 @@ class RevisionRenderer:
         store.put_chunks(settled.trajectory, space, chunks)
 
 
-def lacking(what: str) -> Unavailable:
+class Lacking(Unavailable):
     """The segment store is behind the log, or was lost."""
-    return Unavailable(
-        f"the segment store does not have {what} that the log names",
-        try_this="let redaction catch up; if the store was lost, replay ebbtide.steps.v1",
-    )
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the segment store does not have {what} that the log names",
+            try_this="let redaction catch up; if the store was lost, replay ebbtide.steps.v1",
+        )

@@ -7,7 +7,7 @@ store. Nothing is settled when it arrives but with the next tick, so that a burs
 from __future__ import annotations
 
 import hashlib
-import math
+import logging
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -22,14 +22,18 @@ from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction
 from ebbtide_platform.topics import FINDINGS, ROUTED, TICKS, TRAJECTORIES, Topic
 from ebbtide_schemas.events import RewardSource
-from ebbtide_schemas.records import FindingsRecord, RewardRecord, SettledRecord, StepHeader, TickRecord
+from ebbtide_schemas.records import FindingsRecord, RewardRecord, SettledRecord, StepHeader
 from ebbtide_streams.context import StageContext
-from ebbtide_streams.settle.rendering import RevisionRenderer, lacking
-from ebbtide_streams.state.agenda import NOW, due, set_due, take_news
+from ebbtide_streams.settle.rendering import Lacking, RevisionRenderer
+from ebbtide_streams.state.agenda import NOW, due, set_due, take_news, tick_of
 from ebbtide_streams.state.rows import get_row, key_of, pack, put_row, rows_of, unpack
+
+log = logging.getLogger(__name__)
 
 SETTLED_PER_TICK = 500
 """More are settled by the next tick: a record's work is bounded, and so is the transaction it runs in."""
+LACKING_MS = 10_000
+"""A trajectory whose text the segment store does not have is looked at again after this."""
 DIGEST_BYTES = 16
 """Of a digest as rows keep it: enough to tell two contents apart."""
 _NONE_YET = -1
@@ -88,14 +92,13 @@ class SettleStage:
 
         Raises:
             Poison: it can never be processed.
-            Unavailable: the segment store does not have yet what the record points at.
         """
         if record.topic == FINDINGS.name:
             self._take_step(decode(record.value, FindingsRecord).header, tx)
         elif record.topic == ROUTED.name:
             self._take_reward(decode(record.value, RewardRecord), tx)
         else:
-            self._tick(decode(record.value, TickRecord).tick_ms, tx)
+            self._tick(tick_of(record), tx)
 
     # --- taking in ----------------------------------------------------------------------------------------------
 
@@ -125,8 +128,6 @@ class SettleStage:
         trajectory = reward.trajectory
         if trajectory is None:
             raise Poison("unrouted")
-        if not math.isfinite(reward.value):
-            raise Poison("not_finite")
         row = _trajectory(tx, trajectory, reward.tenant)
         new = _Reward(
             digest=digest_of(reward.digest),
@@ -155,7 +156,12 @@ class SettleStage:
         facts = self._context.facts().view()
         self._take_news(facts, tx)
         for name in due(tx, tick_ms, SETTLED_PER_TICK):
-            self._settle(unpack(name), facts, tick_ms, tx)
+            try:
+                self._settle(unpack(name), facts, tick_ms, tx)
+            except Lacking as error:
+                # Nothing was changed yet but when it is due; no other trajectory has to wait with it.
+                log.warning("a trajectory waits: %s", error.happened)
+                set_due(tx, name, tick_ms + LACKING_MS)
 
     def _take_news(self, facts: FactsView, tx: StageTransaction) -> None:
         """An erasure makes holes, and another policy other windows, in what is settled and in what waits."""
@@ -202,7 +208,7 @@ class SettleStage:
     def _header(self, trajectory: str, event: str, row: _Step) -> StepHeader:
         header = self._context.raw_segments.header(trajectory, event)
         if header is None:
-            raise lacking("a header")
+            raise Lacking("a header")
         return replace(header, received_ms=row.received_ms)
 
 

@@ -8,14 +8,32 @@ from __future__ import annotations
 from typing import Final
 
 from ebbtide_governance.facts import FactsView, Touched
-from ebbtide_platform.ports import StageTransaction
+from ebbtide_platform.codec import decode
+from ebbtide_platform.errors import Poison
+from ebbtide_platform.ports import InRecord, StageTransaction
+from ebbtide_platform.topics import DAY_MS
+from ebbtide_schemas.records import TickRecord
 
 NOW: Final = 0
 """Due at the next tick, whatever its time."""
+MAX_AHEAD_MS: Final = DAY_MS
+"""Of a tick before its record: Kafka refuses records from the future, so one wrong clock ends no window."""
 _BY_TIME = b"d"
 _BY_NAME = b"D"
 _FACTS = b"f"
 _TIME_BYTES = 8
+
+
+def tick_of(record: InRecord) -> int:
+    """The receipt time that a tick tells, in milliseconds since the epoch.
+
+    Raises:
+        Poison: it is no tick, or one of a time that has not come.
+    """
+    tick_ms = decode(record.value, TickRecord).tick_ms
+    if tick_ms > record.timestamp_ms + MAX_AHEAD_MS:
+        raise Poison("tick_ahead")
+    return tick_ms
 
 
 def set_due(tx: StageTransaction, name: bytes, due_ms: int | None) -> None:

@@ -18,7 +18,7 @@ from ebbtide_platform.adapters.stage_sqlite import SqliteStageStore
 from ebbtide_platform.codec import encode
 from ebbtide_platform.ports import InRecord, OutRecord, StageStore, StageTransaction
 from ebbtide_platform.topics import Topic
-from ebbtide_schemas.records import LogRecord
+from ebbtide_schemas.records import LogRecord, TickRecord
 from ebbtide_streams.stage import Stage
 
 
@@ -98,7 +98,10 @@ class CountedStage:
 
     def feed(self, topic: Topic, records: Sequence[LogRecord]) -> list[OutRecord]:
         """What the stage emits for ``records``, in order."""
-        found = [InRecord(topic.name, 0, next(self._offsets), None, encode(record)) for record in records]
+        found = [
+            InRecord(topic.name, 0, next(self._offsets), None, encode(record), timestamp_ms=_receipt_ms(record))
+            for record in records
+        ]
         self._stage.prepare(found)
         with self._store.transaction({topic.name: found[-1].offset + 1}) as tx:
             for record in found:
@@ -186,3 +189,8 @@ def count_calls(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return calls
+
+
+def _receipt_ms(record: LogRecord) -> int:
+    """When the broker takes the record: a tick tells it."""
+    return record.tick_ms if isinstance(record, TickRecord) else 0

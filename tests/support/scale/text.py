@@ -115,9 +115,18 @@ def redaction_rows(turns: int, folder: Path) -> float:
 
 
 def settling_calls(turns: int, folder: Path) -> float:
-    """Calls of opening, rendering and sealing one trajectory, with one person named in each turn."""
+    """Calls of opening, rendering and sealing one trajectory, with a name found in each turn."""
+    return _settle(turns, "Varga{}")
+
+
+def settling_calls_of_like_values(turns: int, folder: Path) -> float:
+    """The same when all that is found has its longest word in common, as with one street or one family."""
+    return _settle(turns, "Harbour Street {}")
+
+
+def _settle(turns: int, asks: str) -> int:
     pipeline = Pipeline()
-    for record in steps_of_one(pipeline, turns, finds=True):
+    for record in steps_of_one(pipeline, turns, asks=asks):
         pipeline.feed(FINDINGS.name, record)
     pipeline.end("end", turns, f"s{turns - 1}")
     pipeline.reward("reward")
@@ -168,8 +177,12 @@ CLAIMS = (
     Claim("the door seals new text, not history", "bytes", bytes_sealed, "linear", 200, 2_000),
     Claim("new text is searched once", "texts", texts_searched, "linear", 200, 2_000),
     Claim("new text is stored once", "rows", rows_stored, "linear", 200, 2_000),
-    Claim("resent text is searched once", "texts", texts_searched_of_resent, "linear", 50, 500),
-    Claim("resent text is stored once", "rows", rows_stored_of_resent, "linear", 50, 500),
+    Claim("resent text is searched once", "texts", texts_searched_of_resent, "linear", 50, 200),
+    Claim("resent text is stored once", "rows", rows_stored_of_resent, "linear", 50, 200),
     Claim("a row of redaction is small", "bytes", redaction_rows, ROW_BYTES, 100, 1_000),
-    Claim("settling a trajectory is linear in its steps", "calls", settling_calls, "linear", 100, 1_000),
+    Claim("settling a trajectory is linear in its steps", "calls", settling_calls, "linear", 100, 2_000),
+)
+
+OPEN_CLAIMS = (
+    Claim("so it is when all found values are alike", "calls", settling_calls_of_like_values, "linear", 100, 2_000),
 )

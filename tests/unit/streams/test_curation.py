@@ -54,7 +54,8 @@ def _decision(
 def _facts(*facts: dict[str, Any]) -> FactsState:
     state = FactsState()
     for offset, members in enumerate(facts):
-        state.apply(offset, FactRecord(**{"tenant": "acme", "fact_ms": 1} | members))
+        values: dict[str, Any] = {"tenant": "acme", "fact_ms": 1} | members
+        state.apply(offset, FactRecord(**values))
     return state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction
 from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.topics import FINDINGS, QUARANTINE, STEPS, TICKS, Topic
 from ebbtide_schemas.records import QuarantineRecord
-from ebbtide_streams.quarantine import Quarantine
+from ebbtide_streams.quarantine import CARRIED_BYTES, Quarantine
 from ebbtide_streams.runner import StageRunner
 
 NOW_MS = 1_700_000_000_000
@@ -182,3 +183,10 @@ def test_what_claims_an_unknown_tenant_is_sealed_under_the_deployment_s_own_key(
     (record,) = world.quarantined()
     assert record.sealed[0].tenant == ""
     assert world.sealer.open(record.sealed) == b"v"
+
+
+def test_what_would_not_fit_the_log_with_its_seal_is_only_referred_to(world: World) -> None:
+    world.stage = Refusing()
+    world.runner().run(_records(os.urandom(CARRIED_BYTES)))
+    (record,) = world.quarantined()
+    assert (record.topic, record.offset, record.sealed) == (STEPS.name, 0, ())

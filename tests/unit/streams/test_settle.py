@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from ebbtide_platform.codec import encode
-from ebbtide_platform.errors import Poison, Unavailable
+from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord
 from ebbtide_platform.topics import FINDINGS, TICKS, TRAJECTORIES
 from ebbtide_schemas.records import SettledRecord, StepHeader, TickRecord
 from ebbtide_streams.settle import SettleStage
+from ebbtide_streams.settle.stage import LACKING_MS
 from support.stages import WINDOW_MS, Pipeline
 
 ADA = "Ada Lovelace"
@@ -175,7 +176,7 @@ def test_the_same_reward_with_another_value_is_a_conflict_and_the_first_one_stan
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_reward_that_is_no_number_is_refused(pipeline: Pipeline, value: float) -> None:
-    with pytest.raises(Poison, match="not_finite"):
+    with pytest.raises(Poison, match="undecodable"):
         pipeline.reward("r", value)
 
 
@@ -188,15 +189,18 @@ def test_an_event_of_another_tenant_never_enters_a_trajectory() -> None:
         pipeline.feed(FINDINGS.name, replace(record, header=stranger))
 
 
-def test_a_segment_that_the_store_lacks_stops_the_stage_and_poisons_nothing(pipeline: Pipeline) -> None:
+def test_a_trajectory_whose_segment_the_store_lacks_waits_and_stops_no_other(pipeline: Pipeline) -> None:
     header = pipeline.step("a", end="terminated")
     pipeline.reward("r")
     pipeline.raw.drop_space(header.trajectory, "raw")
-    with pytest.raises(Unavailable):
-        pipeline.tick(20)
-    pipeline.header("a", end="terminated")
+    pipeline.step("a", trajectory="sound", end="terminated")
     pipeline.tick(20)
-    assert len(pipeline.settled) == 1
+    pipeline.tick(20 + LACKING_MS)
+    waits = [settled.trajectory == header.trajectory for settled in pipeline.settled]
+    pipeline.header("a", end="terminated")
+    pipeline.tick(20 + 2 * LACKING_MS)
+    assert True not in waits
+    assert header.trajectory in [settled.trajectory for settled in pipeline.settled]
 
 
 def test_a_damaged_segment_is_a_hole_and_takes_no_other_trajectory_along(pipeline: Pipeline) -> None:

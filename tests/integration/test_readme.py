@@ -1,0 +1,71 @@
+"""The README's code is run as it stands: ten lines publish, ten more consume."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ebbtide.client import Client
+from ebbtide_schemas.samples import Sample
+from support.reading import await_record
+from support.running_platform import Platform
+
+pytestmark = pytest.mark.platform
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+MAX_LINES = 10
+RUN_S = 60.0
+PLANTED = ("Ines", "Varga", "ines.varga@example.org")
+ASSERT_LIGHT = """
+import sys
+heavy = {"confluent_kafka", "cryptography", "ebbtide_platform", "fastapi", "faust", "pydantic", "spacy"} & sys.modules.keys()
+assert not heavy, heavy
+assert ebbtide.flush(30.0), "the server did not answer"
+"""
+
+
+def _blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def _run(platform: Platform, code: str, folder: Path) -> str:
+    """What the code prints in a process of its own that knows nothing but a URL and a key."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith("EBBTIDE_")}
+    known |= {"EBBTIDE_URL": platform.settings.api_url, "EBBTIDE_API_KEY": platform.key("acme")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=known,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_each_block_is_ten_lines_of_code() -> None:
+    published, consumed = _blocks()
+    for block in (published, consumed):
+        lines = [line for line in block.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        assert len(lines) <= MAX_LINES
+
+
+def test_ten_lines_publish_without_kafka_and_ten_more_consume_without_a_name(
+    platform: Platform, client: Client, tmp_path: Path
+) -> None:
+    published, consumed = _blocks()
+    assert _run(platform, published + ASSERT_LIGHT, tmp_path) == ""
+    sample = await_record(client, Sample, lambda sample: len(sample.rewards) == 2)
+    assert {reward.name: reward.value for reward in sample.rewards} == {"resolved": 1.0, "reopened": 0.0}
+
+    printed = _run(platform, consumed, tmp_path)
+    assert sample.id in printed
+    assert "I am [PERSON_1], where is order 88?" in printed
+    assert "refund" in printed
+    assert [value for value in PLANTED if value in printed] == []
