@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
@@ -25,10 +26,23 @@ EXIT_FLUSH_S = 5.0
 """Leaving a session or the program waits at most this long for a server that is slow or away."""
 
 
+log = logging.getLogger("ebbtide")
+
+
+class _Nowhere(httpx.BaseTransport):
+    """Stands in for a server that cannot be named: a wrong setting must not stop the agent."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        raise httpx.UnsupportedProtocol("the configuration names no server", request=request)
+
+
 class Client:
     """Publishes, reads and forgets for the tenant that the API key belongs to."""
 
     def __init__(self, configuration: Configuration, transport: httpx.BaseTransport | None = None) -> None:
+        if (problem := configuration.problem) is not None:
+            log.warning("ebbtide: %s; nothing is sent", problem)
+            configuration, transport = Configuration(), _Nowhere()
         headers = {"authorization": f"Bearer {configuration.api_key}"} if configuration.api_key else {}
         timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         self._http = httpx.Client(base_url=configuration.url, headers=headers, timeout=timeout, transport=transport)
@@ -58,10 +72,12 @@ class Client:
         trajectory: str | None = None,
         model: str | None = None,
         group: Group | None = None,
+        correlations: Mapping[str, str] | None = None,
         **labels: str,
     ) -> Session:
         """A new episode of ``agent`` about ``subject``; use it in a ``with`` block, whose end ends the trajectory.
 
+        ``correlations`` are outside ids by kind, such as ``{"ticket": "T-88"}``, by which a reward can find it;
         ``labels`` are further ATDP metadata: agent_version, harness, adapter, jurisdiction, consent_basis, ...
         """
         return open_session(
@@ -74,6 +90,7 @@ class Client:
             trajectory=trajectory,
             model=model,
             group=group,
+            correlations=correlations or {},
             labels=labels,
         )
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import httpx
+
 DEFAULT_URL = "http://127.0.0.1:8790"
 
 
@@ -15,6 +17,19 @@ class Configuration:
 
     url: str = DEFAULT_URL
     api_key: str = field(default="", repr=False)
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be sent with this, or None; never shows the key."""
+        try:
+            url = httpx.URL(self.url)
+        except httpx.InvalidURL:
+            url = httpx.URL("")
+        if url.scheme not in ("http", "https") or not url.host:
+            return "the URL must begin with http:// or https:// and name a host (EBBTIDE_URL)"
+        if not (self.api_key.isascii() and self.api_key.isprintable()):
+            return "the API key has characters that no key has (EBBTIDE_API_KEY)"
+        return None
 
 
 def read_configuration(

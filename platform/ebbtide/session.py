@@ -23,6 +23,7 @@ from ebbtide_schemas.events import (
     SPEC_VERSION,
     Action,
     BranchKind,
+    Correlation,
     EndMark,
     Group,
     Metadata,
@@ -211,6 +212,7 @@ def open_session(
     trajectory: str | None,
     model: str | None,
     group: Group | None,
+    correlations: Mapping[str, str],
     labels: Mapping[str, str],
 ) -> Session:
     """A session whose every step carries the same metadata.
@@ -226,6 +228,7 @@ def open_session(
         purpose=purpose,
         model=model,
         group=group,
+        correlations=[Correlation(kind=kind, value=value) for kind, value in correlations.items()],
         **labels,  # type: ignore[arg-type]  # the names are checked by the constructor itself
     )
     return Session(sink, flush, meta, episode)

@@ -13,11 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from ebbtide_schemas.events import Count, EndMark, RewardSource, Role
-from ebbtide_schemas.headers import ClaimedMs, Finite, ReceiptMs
+from ebbtide_schemas.headers import ClaimedMs, Finite, LogStruct, ReceiptMs
 from ebbtide_schemas.headers import GroupRef as GroupRef
 from ebbtide_schemas.headers import GroupState as GroupState
 from ebbtide_schemas.headers import Level as Level
-from ebbtide_schemas.headers import LogStruct
 from ebbtide_schemas.headers import SealClass as SealClass
 from ebbtide_schemas.headers import SealedChunk as SealedChunk
 from ebbtide_schemas.headers import SegmentKind as SegmentKind

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NoReturn, cast
 
 import faust
@@ -103,7 +104,8 @@ class Processors(faust.App):
     async def store_positions(self, assigned: set[TP]) -> dict[TP, int]:
         """Open the assigned partitions of every stage; where each topic is to be read from."""
         owned = [(name, number) for name in self._stages for number in self._owned(name, assigned)]
-        positions = await asyncio.to_thread(self._partitions.own, owned)
+        generation = self.consumer_generation_id
+        positions = await asyncio.to_thread(self._partitions.own, owned, generation=generation)
         return {TP(self._settings.topic(topic), number): offset for (topic, number), offset in positions.items()}
 
     def owned_ticks(self) -> list[int]:
@@ -138,9 +140,11 @@ class Processors(faust.App):
 
     async def _process(self, stage: str, events: Sequence[Any]) -> None:
         """Run the batch in a thread, so that heartbeats go on; whatever is wrong ends the process unacknowledged."""
-        records = [self._record(event.message) for event in events]
         try:
-            await asyncio.to_thread(self._partitions.run, stage, records)
+            # Faust looks at the generation when it takes an event; a rebalance may come before its batch does.
+            for generation, of_one in groupby(events, key=lambda event: event.message.generation_id or 0):
+                records = [self._record(event.message) for event in of_one]
+                await asyncio.to_thread(self._partitions.run, stage, records, generation=generation)
         except asyncio.CancelledError:
             raise
         except BaseException as error:

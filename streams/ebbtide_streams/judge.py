@@ -92,6 +92,8 @@ class JudgeStage:
         for subject in news.subjects:
             prefix = key_of(_SUBJECT, subject)
             touched |= {key[len(prefix) :] for key, _ in tx.scan(prefix)}
+        for name in touched:
+            _say_again(name, tx)
         if news.everybody or news.tenants:
             verdicts = rows_of(tx, _VERDICT, _Verdict)
             touched |= {name for name, row in verdicts if news.everybody or row.tenant in news.tenants}
@@ -131,6 +133,18 @@ class JudgeStage:
             return
         left = Judgement("rejected", (GROUP_CHANGED,))
         tx.emit(_member_output(before.group, after, left, facts, after.settled_ms))
+
+
+def _say_again(name: bytes, tx: StageTransaction) -> None:
+    """Have *eligible* said once more of a trajectory that a fact names.
+
+    Between two ticks a consent may be withdrawn and given again, and the curator, which looks at the newest
+    facts, may have seen the withdrawal alone.
+    """
+    key = _VERDICT + name
+    row = get_row(tx, key, _Verdict)
+    if row is not None and row.verdict == "eligible":
+        put_row(tx, key, msgspec.structs.replace(row, verdict=None))
 
 
 def _decision_output(decision: DecisionRecord) -> OutRecord:

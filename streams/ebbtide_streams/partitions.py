@@ -53,20 +53,24 @@ class Partitions:
         self._detector = detector
         self._writer = writer
         self._lock = Lock()
+        self._generation = 0
         self._runners: dict[tuple[str, int], StageRunner] = {}
         self._turns: dict[tuple[str, int], Lock] = {}
         self._segments: dict[tuple[str, int], SqliteSegmentStore] = {}
 
-    def own(self, owned: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def own(self, owned: Iterable[tuple[str, int]], *, generation: int = 0) -> dict[tuple[str, int], int]:
         """Have exactly these (stage, partition) open, and give the next offset by (topic, partition).
 
-        A topic that several stages read starts where the hindmost of them stands; the others skip.
+        A topic that several stages read starts where the hindmost of them stands; the others skip. ``generation``
+        is the group's number for this assignment.
 
         Raises:
             Unavailable: another process does not let go of the state, or what was pending cannot be delivered.
         """
         wanted = list(owned)
         with self._lock:
+            # Before anything opens: what was read under an older assignment must not reach a runner of this one.
+            self._generation = generation
             self._close_all_but(wanted)
             for where in wanted:
                 if where not in self._runners:
@@ -79,11 +83,12 @@ class Partitions:
                     positions[topic.name, partition] = min(at, positions.get((topic.name, partition), at))
             return positions
 
-    def run(self, stage: str, records: Sequence[InRecord]) -> None:
+    def run(self, stage: str, records: Sequence[InRecord], *, generation: int = 0) -> None:
         """Process a batch of one stage, partition by partition.
 
         Records of a partition that was taken away meanwhile are left to its new owner, which starts where the
-        stage's state stands and not where they were acknowledged.
+        stage's state stands and not where they were acknowledged. Records of an older ``generation`` are left
+        too: what stood before them may have been, and comes again.
         """
         by_partition: dict[int, list[InRecord]] = {}
         for record in records:
@@ -93,7 +98,7 @@ class Partitions:
                 turn = self._turns.setdefault((stage, partition), Lock())
             with turn:
                 runner = self._runners.get((stage, partition))
-                if runner is not None:
+                if runner is not None and generation >= self._generation:
                     runner.run(of_partition)
 
     def close(self) -> None:

@@ -108,6 +108,19 @@ def test_what_a_scan_has_given_may_be_deleted_while_it_goes_on(store: StageStore
     assert _keys(store) == []
 
 
+def test_a_scan_gives_each_key_once_though_it_is_written_over_and_behind(store: StageStore) -> None:
+    keys = [b"k%05d" % number for number in range(SCAN_PAGE + 10)]
+    _put(store, *keys)
+    found = []
+    with store.transaction({}) as tx:
+        for key, _ in tx.scan(b"k"):
+            found.append(key)
+            tx.put(key, b"again")
+            tx.put(b"k-" + key, b"behind")
+        assert {value for _, value in tx.scan(b"k0")} == {b"again"}
+    assert found == keys
+
+
 def test_outputs_stay_pending_in_order_until_they_are_delivered(store: StageStore) -> None:
     records = [OutRecord("t", b"k", b"%d" % number) for number in range(3)]
     for record in records:

@@ -58,7 +58,11 @@ def test_a_chat_transcript_becomes_a_readable_sample(ebbtide_command: Command, c
     messages = [
         QUESTION,
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": '{"holder": "Mira Kovacs", "mail": "mira.kovacs@example.org"}'},
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "content": '{"holder": "Mira Kovacs", "mail": "mira.kovacs@example.org"}',
+        },
         ANSWER,
     ]
     file = _write(tmp_path / "chats.jsonl", [_chat("from-chat", messages=messages)])
@@ -122,7 +126,7 @@ def test_bad_lines_are_named_and_the_rest_is_taken(ebbtide_command: Command, cli
     assert done.code == 1
     named = [line.split(": ", 2) for line in done.err.splitlines() if line.startswith("line ")]
     assert [where for where, _, _ in named] == ["line 2", "line 4", "line 5", "line 6", "line 7"]
-    assert [field for _, field, _ in named] == ["event", "messages", "specversion", "value", "messages"]
+    assert [field for _, field, _ in named] == ["$", "messages", "specversion", "value", "hello"]
     assert all(rule for _, _, rule in named)
     assert done.out == "6 lines, 4 events: 1 accepted, 0 known already, 5 refused\n"
     assert await_sample(client, "among-bad-lines").reward == 1.0
@@ -155,7 +159,7 @@ def test_a_mistake_of_publish_is_explained(ebbtide_command: Command, words: tupl
 
 
 def test_a_reward_finds_its_target_by_answer_response_and_correlation(ebbtide_command: Command, client: Client) -> None:
-    with client.session(agent="rewarded", subject="of-rewarded", correlations=_ticket("T-88")) as session:
+    with client.session(agent="rewarded", subject="of-rewarded", correlations={"ticket": "T-88"}) as session:
         completion = {"id": "resp-88", "choices": [{"message": ANSWER, "finish_reason": "stop"}]}
         answer = session.record([QUESTION], completion)
     assert client.flush(FOLLOW_S)

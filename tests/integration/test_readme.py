@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import httpx
 import pytest
 
 from ebbtide.client import Client
@@ -17,7 +19,9 @@ from support.running_platform import Platform
 
 pytestmark = pytest.mark.platform
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAX_LINES = 10
 RUN_S = 60.0
 PLANTED = ("Ines", "Varga", "ines.varga@example.org")
@@ -29,8 +33,8 @@ assert ebbtide.flush(30.0), "the server did not answer"
 """
 
 
-def _blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def _blocks(language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def _run(platform: Platform, code: str, folder: Path) -> str:
@@ -69,3 +73,23 @@ def test_ten_lines_publish_without_kafka_and_ten_more_consume_without_a_name(
     assert "I am [PERSON_1], where is order 88?" in printed
     assert "refund" in printed
     assert [value for value in PLANTED if value in printed] == []
+
+
+def test_the_event_for_other_languages_is_accepted_as_it_stands(platform: Platform) -> None:
+    (event,) = _blocks("json")
+    headers = {"authorization": f"Bearer {platform.key('acme')}", "content-type": "application/json"}
+    answer = httpx.post(f"{platform.settings.api_url}/v1/events", content=event, headers=headers, timeout=RUN_S)
+    assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_every_command_that_is_named_exists() -> None:
+    named = set(re.findall(r"(?:^|[`$ ])ebbtide ([a-z]+)", README.read_text("utf-8"), re.MULTILINE))
+    assert named <= entry_points(group="ebbtide.commands").names
+    assert named >= {"consume", "publish", "status", "up", "why"}

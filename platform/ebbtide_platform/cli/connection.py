@@ -37,15 +37,19 @@ class Connection:
 def add_connection_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that every command of the API has."""
     parser.add_argument("--url", help="where the API answers (default: EBBTIDE_URL, else this machine's)")
-    parser.add_argument("--api-key-file", type=Path, help="file with the API key (default: EBBTIDE_API_KEY)")
-    parser.add_argument("--tenant", help="take the key that `ebbtide up --tenant NAME` left under the data directory")
+    parser.add_argument(
+        "--api-key-file", metavar="FILE", type=Path, help="file with the API key (default: EBBTIDE_API_KEY)"
+    )
+    parser.add_argument(
+        "--tenant", metavar="NAME", help="take the key that `ebbtide up --tenant NAME` left under the data directory"
+    )
 
 
 def configuration_of(arguments: argparse.Namespace, settings: Settings) -> Configuration:
     """URL and key that the options, the environment and the data directory give.
 
     Raises:
-        Misconfigured: a key file cannot be read, or there is no key at all.
+        Misconfigured: a key file cannot be read, there is no key at all, or one of the two is none.
     """
     file = arguments.api_key_file
     if file is None and arguments.tenant:
@@ -61,6 +65,8 @@ def configuration_of(arguments: argparse.Namespace, settings: Settings) -> Confi
         raise Misconfigured(
             "no API key is set", try_this="set EBBTIDE_API_KEY, or pass --tenant NAME beside a platform of this machine"
         )
+    if found.problem is not None:
+        raise Misconfigured(found.problem, try_this="check --url, EBBTIDE_URL and where the key comes from")
     return found
 
 

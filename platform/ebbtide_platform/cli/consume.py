@@ -23,9 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
     parser.add_argument("--withdrawals", action="store_true", help="print withdrawals too (always with --follow)")
     parser.add_argument(
-        "--cursor-file", type=Path, help="resume after what this file says was read, and keep it up to date"
+        "--cursor-file",
+        metavar="FILE",
+        type=Path,
+        help="resume after what this file says was read, and keep it up to date",
     )
-    parser.add_argument("--limit", type=int, help="stop after this many records")
+    parser.add_argument("--limit", metavar="N", type=int, help="stop after this many records")
     add_connection_options(parser)
 
 
@@ -52,7 +55,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     finally:
         client.close()
     if not arguments.json:
-        print(f"{printed} records", file=sys.stderr)
+        print(f"{printed} record{'' if printed == 1 else 's'}", file=sys.stderr)
     return 0
 
 
@@ -63,8 +66,8 @@ def _for_the_eye(record: Curated) -> str:
     if not isinstance(record, Sample):
         return f"withdrawn {record.id}: {', '.join(record.reasons)}"
     rewards = ", ".join(f"{reward.name}={reward.value:g}" for reward in record.rewards) or "none"
-    head = f"sample {record.id} revision {record.revision} agent {record.agent} rewards {rewards}"
-    return "\n".join([head, *(f"  {_line(message)}" for message in record.messages)])
+    head = f"sample {record.id}  revision {record.revision}  agent {record.agent}  rewards {rewards}"
+    return "\n".join([head, *(f"  {_line(message)}" for message in record.messages), ""])
 
 
 def _line(message: SampleMessage) -> str:

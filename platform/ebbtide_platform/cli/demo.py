@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with _platform(here, quiet=arguments.json) as keys, _Phases(quiet=arguments.json) as phases:
             result = demonstrate(here, keys, conversations, REWARD_WINDOW_S, phases.note)
     if arguments.json:
-        print(msgspec.json.encode({**dataclasses.asdict(result), "ok": result.proofs.hold}).decode())
+        print(msgspec.json.encode({"ok": result.proofs.hold, **msgspec.to_builtins(result)}).decode())
     else:
         print("\n".join(_report(result)))
     return 0 if result.proofs.hold else 1
@@ -148,12 +148,10 @@ def _report(result: Result) -> list[str]:
         codes = ", ".join(f"{code} {n}" for code, n in sorted(total["reasons"].get(verdict, {}).items()))
         lines += _row(verdict, f"{total['account'][verdict]}" + (f"  ({codes})" if codes else ""))
     for tenant, count in result.samples.items():
-        lines += _row(f"samples of {tenant}", str(count))
+        lines += _row(f"samples of {tenant}", f"{count}")
     for tenant, status in result.status.items():
         if latency := status["latency"]:
-            words = f"p50 {latency['p50_ms']} ms, p95 {latency['p95_ms']} ms"
-            words += f"; once settled p50 {latency['settled_p50_ms']} ms"
-            lines += _row(f"latency of {tenant}", words)
+            lines += _row(f"latency of {tenant}", _latency(latency))
     lines += ["", "What was promised", "================="]
     proofs = result.proofs
     lines += _proof("every trajectory stands in exactly one place", proofs.accounts_balance)
@@ -185,6 +183,13 @@ def _sum(result: Result) -> dict[str, Any]:
 
 def _row(name: str, value: str) -> list[str]:
     return [f"  {name:24} {value}"]
+
+
+def _latency(latency: Mapping[str, int]) -> str:
+    """The window of rewards lies between the last step and the sample; what Ebbtide itself takes is the second pair."""
+    seconds = {name: f"{value / 1000:.1f} s" for name, value in latency.items()}
+    whole = f"last step to sample p50 {seconds['p50_ms']}, p95 {seconds['p95_ms']}"
+    return f"{whole}; settled to sample p50 {seconds['settled_p50_ms']}, p95 {seconds['settled_p95_ms']}"
 
 
 def _proof(promise: str, kept: bool) -> list[str]:

@@ -129,9 +129,13 @@ def _common(default: object = None) -> argparse.ArgumentParser:
     """The options of every command, which may stand before or after its name."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = parser.add_argument_group("common options")
-    group.add_argument("--data-dir", type=Path, default=default, help="everything that must survive")
-    group.add_argument("--bootstrap-servers", default=default, help="a Kafka cluster instead of the embedded broker")
-    group.add_argument("--database-url", default=default, help="a database instead of SQLite for the read model")
+    group.add_argument("--data-dir", metavar="DIR", type=Path, default=default, help="everything that must survive")
+    group.add_argument(
+        "--bootstrap-servers", metavar="HOST:PORT", default=default, help="a Kafka cluster, not the embedded broker"
+    )
+    group.add_argument(
+        "--database-url", metavar="URL", default=default, help="a database for the read model, not SQLite"
+    )
     group.add_argument("--json", action="store_true", default=default or False, help="answer in JSON, for scripts")
     return parser
 

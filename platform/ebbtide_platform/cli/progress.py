@@ -43,7 +43,7 @@ class Progress:
         self._bar = self._stream.isatty()
         self._began = self._shown = clock()
         self.done = 0
-        self._note = ""
+        self._note = self._written = ""
 
     def __enter__(self) -> Self:
         self._show()
@@ -73,6 +73,9 @@ class Progress:
         if self._quiet:
             return
         text = render(self._label, self.done, self.total, self._unit, self._shown - self._began, self._note, self._bar)
+        if text == self._written:
+            return
+        self._written = text
         self._stream.write(f"\r{text}\x1b[K" if self._bar else f"{text}\n")
         self._stream.flush()
 
@@ -85,9 +88,9 @@ def render(label: str, done: int, total: int | None, unit: str, elapsed_s: float
         parts.append(f"[{'=' * filled}{' ' * (BAR_CELLS - filled)}]")
     if total:
         parts.append(f"{min(100, 100 * done // total):3d} %")
-    parts.append(f"{done}/{total}" if total is not None else str(done))
-    if unit:
-        parts[-1] += f" {unit}"
+    if total is not None or done:
+        parts.append(f"{done}/{total}" if total is not None else str(done))
+        parts[-1] += f" {unit}" if unit else ""
     if elapsed_s >= 1 and done:
         parts.append(f"{done / elapsed_s:,.0f}/s")
     if note:

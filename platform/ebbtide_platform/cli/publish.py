@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -78,6 +79,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with Progress("publishing", total=size, unit="B", quiet=arguments.json) as progress:
             for batch in _batches(_events(file, defaults, report, progress)):
                 _send(connection, batch, report)
+    report.errors.sort(key=itemgetter("line"))
     if arguments.json:
         print(msgspec.json.encode(report).decode())
     else:
@@ -193,5 +195,10 @@ def _print(report: Report) -> None:
         print(f"line {error['line']}: {error['field']}: {error['rule']}", file=sys.stderr)
     if len(report.errors) > SHOWN_ERRORS:
         print(f"... and {len(report.errors) - SHOWN_ERRORS} more", file=sys.stderr)
-    print(f"{report.lines} lines, {report.events} events: {report.accepted} accepted, ", end="")
-    print(f"{report.duplicates} known already, {len(report.errors)} refused")
+    read = f"{_counted(report.lines, 'line')}, {_counted(report.events, 'event')}"
+    became = f"{report.accepted} accepted, {report.duplicates} known already, {len(report.errors)} refused"
+    print(f"{read}: {became}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise InvalidInput("name", "is no process of the platform", try_this="ebbtide run --help")
     # Not to standard output, which belongs to answers; the supervisor puts the process's name before each line.
     logging.basicConfig(level=settings.log_level, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    # Migrations report every plugin and context at INFO; of what they do, only trouble is news.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     serve = found.load()
     try:
         serve(settings)

@@ -34,6 +34,7 @@ class Recording:
             trajectory=None,
             model=None,
             group=None,
+            correlations={},
             labels={},
         )
 

@@ -119,12 +119,24 @@ def test_another_policy_judges_everybody_again(pipeline: Pipeline) -> None:
 def test_the_same_verdict_is_not_said_twice(pipeline: Pipeline) -> None:
     settle(pipeline)
     pipeline.tick(20)
-    pipeline.fact("consent", subject=pipeline.subject("ada"), state="given")
+    pipeline.fact("consent", subject="somebody-else", state="given")
     for record in pipeline.settled * 2:
         pipeline.feed(TRAJECTORIES.name, record)
     pipeline.start()
     pipeline.tick(30)
     assert len(pipeline.decisions) == 1
+
+
+def test_eligible_is_said_again_when_consent_was_withdrawn_and_given_between_two_ticks(pipeline: Pipeline) -> None:
+    """The curator, which looks at the newest facts, may have seen the withdrawal alone."""
+    settle(pipeline)
+    pipeline.tick(20)
+    pipeline.fact("consent", subject=pipeline.subject("ada"), state="withdrawn")
+    pipeline.fact("consent", subject=pipeline.subject("ada"), state="given")
+    pipeline.tick(30)
+    first, again = pipeline.decisions
+    assert (first.verdict, again.verdict) == ("eligible", "eligible")
+    assert again.facts_offset > first.facts_offset
 
 
 def test_an_older_revision_never_replaces_a_newer_one(pipeline: Pipeline) -> None:
