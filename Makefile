@@ -11,6 +11,8 @@ RUN := .venv/bin
 PYTHON := $(shell for p in python3.12 python3.11 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { $$p -c 'import sys; print(sys.executable)'; break; }; done)
 export PYTHONSAFEPATH := 1
+# Company networks often sign with a certificate of their own, which the system knows and uv by itself does not.
+export UV_SYSTEM_CERTS := 1
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'

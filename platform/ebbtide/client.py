@@ -90,8 +90,8 @@ class Client:
             trajectory=trajectory,
             model=model,
             group=group,
-            correlations=correlations or {},
             labels=labels,
+            correlations=correlations,
         )
 
     def reward(

@@ -212,8 +212,8 @@ def open_session(
     trajectory: str | None,
     model: str | None,
     group: Group | None,
-    correlations: Mapping[str, str],
     labels: Mapping[str, str],
+    correlations: Mapping[str, str] | None = None,
 ) -> Session:
     """A session whose every step carries the same metadata.
 
@@ -228,8 +228,8 @@ def open_session(
         purpose=purpose,
         model=model,
         group=group,
-        correlations=[Correlation(kind=kind, value=value) for kind, value in correlations.items()],
-        **labels,  # type: ignore[arg-type]  # the names are checked by the constructor itself
+        correlations=[Correlation(kind=kind, value=value) for kind, value in (correlations or {}).items()],
+        **labels,  # the names are checked by the constructor itself
     )
     return Session(sink, flush, meta, episode)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
 from ebbtide_schemas.canonical import canonical
 
 RECEIPT_KIND = "ebbtide.erasure-receipt/1"

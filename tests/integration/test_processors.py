@@ -16,7 +16,7 @@ from ebbtide_streams.facts_reader import FAULT
 from ebbtide_streams.partitions import STAGES
 from support.faulty_worker import HANGS, RAISES_ONCE, Faults
 from support.waiting import wait_until
-from support.workers import committed, quarantined, reward, routed, running_worker, stop, write
+from support.workers import TRAJECTORIES, committed, quarantined, reward, routed, running_worker, stop, write
 
 COUNT = 10
 ALL = [float(number) for number in range(COUNT)]
@@ -56,7 +56,8 @@ def test_a_gap_in_acknowledgements_and_a_kill_lose_nothing(settings: Settings) -
 
 @pytest.mark.broker
 def test_null_and_garbage_are_set_aside_and_the_partition_goes_on(settings: Settings) -> None:
-    strange = [(b"key", None), (None, None), (b"key", b"null"), (b"key", b""), (b"key", b"\xc1")]
+    key = TRAJECTORIES[0].encode()
+    strange = [(key, None), (None, None), (key, b"null"), (key, b""), (key, b"\xc1")]
     write(
         settings,
         reward(0),
@@ -67,7 +68,7 @@ def test_null_and_garbage_are_set_aside_and_the_partition_goes_on(settings: Sett
         wait_until(lambda: routed(settings) == [0.0, 1.0], "the partition goes on", DEADLINE_S)
         wait_until(lambda: committed(settings, "ebbtide.route") == len(strange) + 2, "each is acknowledged", DEADLINE_S)
     found = [(record.offset, record.reason) for record in quarantined(settings)]
-    assert found == [(1, "null_value"), (2, "null_value"), (3, "undecodable"), (4, "undecodable"), (5, "undecodable")]
+    assert found == [(1, "null_value"), (2, "null_key"), (3, "undecodable"), (4, "undecodable"), (5, "undecodable")]
 
 
 @pytest.mark.broker
@@ -89,8 +90,7 @@ def test_workers_that_come_and_go_do_everything_once(settings: Settings) -> None
     numbers = iter(range(10_000))
 
     def publish(count: int) -> None:
-        records = [reward(next(numbers)) for _ in range(count)]
-        write(settings, *(replace(record, partition=number % 2) for number, record in enumerate(records)))
+        write(settings, *(reward(next(numbers), partition=number % 2) for number in range(count)))
 
     with running_worker(settings, "ours") as first:
         publish(100)

@@ -27,8 +27,8 @@ RUN_S = 60.0
 PLANTED = ("Ines", "Varga", "ines.varga@example.org")
 ASSERT_LIGHT = """
 import sys
-heavy = {"confluent_kafka", "cryptography", "ebbtide_platform", "fastapi", "faust", "pydantic", "spacy"} & sys.modules.keys()
-assert not heavy, heavy
+heavy = {"confluent_kafka", "cryptography", "ebbtide_platform", "fastapi", "faust", "pydantic", "spacy"}
+assert not heavy & sys.modules.keys()
 assert ebbtide.flush(30.0), "the server did not answer"
 """
 

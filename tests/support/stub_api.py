@@ -25,7 +25,7 @@ def stub_api() -> Iterator[StubApi]:
     """A server on a free port of this machine that accepts every event."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802  # http.server's name
+        def do_POST(self) -> None:  # http.server's name
             body = self.rfile.read(int(self.headers["content-length"]))
             events = [json.loads(line) for line in body.splitlines()]
             api.events += events

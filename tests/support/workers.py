@@ -14,11 +14,13 @@ from ebbtide_platform.adapters.kafka import Follower, KafkaLogWriter, client_con
 from ebbtide_platform.codec import decode, encode
 from ebbtide_platform.ports import OutRecord
 from ebbtide_platform.settings import Settings, child_environment
-from ebbtide_platform.topics import QUARANTINE, REWARDS, ROUTED
+from ebbtide_platform.topics import QUARANTINE, REWARDS, ROUTED, partition_of
 from ebbtide_schemas.records import QuarantineRecord, RewardRecord
 
 PROGRAM = Path(__file__).with_name("faulty_worker.py")
 STOP_S = 30.0
+TRAJECTORIES = ("a", "t")
+"""By partition, of two: a record on another partition than its key's is set aside."""
 COORDINATOR_AWAY = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE})
 """Until the broker has made the topic that it keeps groups in."""
 
@@ -44,8 +46,10 @@ def stop(process: subprocess.Popen[bytes]) -> int:
     return process.wait(STOP_S)
 
 
-def reward(number: int, *, trajectory: str = "t", padding: int = 0) -> OutRecord:
-    """A reward that names its trajectory; all of them go to partition 0."""
+def reward(number: int, *, partition: int = 0, padding: int = 0) -> OutRecord:
+    """A reward that names its trajectory, the one of ``partition``."""
+    trajectory = TRAJECTORIES[partition]
+    assert partition_of(trajectory.encode(), len(TRAJECTORIES)) == partition
     record = RewardRecord(
         event=f"reward-{number}",
         tenant="acme",
@@ -57,7 +61,7 @@ def reward(number: int, *, trajectory: str = "t", padding: int = 0) -> OutRecord
         trajectory=trajectory,
         digest="d",
     )
-    return OutRecord(REWARDS.name, trajectory.encode(), encode(record), (("ce_tenant", b"acme"),), partition=0)
+    return OutRecord(REWARDS.name, trajectory.encode(), encode(record), (("ce_tenant", b"acme"),), partition)
 
 
 def write(settings: Settings, *records: OutRecord) -> None:

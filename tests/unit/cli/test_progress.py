@@ -31,6 +31,13 @@ def test_a_log_gets_no_control_characters_and_few_lines() -> None:
     assert stream.getvalue().splitlines() == ["publish    0 %  0/1000", "publish  100 %  1000/1000"]
 
 
+def test_a_log_is_not_told_the_same_twice() -> None:
+    stream = io.StringIO()
+    with Progress("starting", stream=stream):
+        pass
+    assert stream.getvalue() == "starting\n"
+
+
 def test_quiet_shows_nothing() -> None:
     stream = Terminal()
     with Progress("publish", 2, quiet=True, stream=stream) as progress:

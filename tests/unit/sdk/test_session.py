@@ -34,7 +34,6 @@ class Recording:
             trajectory=None,
             model=None,
             group=None,
-            correlations={},
             labels={},
         )
 
