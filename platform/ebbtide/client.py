@@ -13,7 +13,7 @@ import msgspec
 from ebbtide.configuration import Configuration
 from ebbtide.errors import RequestRefused, ServerUnreachable
 from ebbtide.publisher import Counts, Publisher
-from ebbtide.reading import read_curated
+from ebbtide.reading import find_transport, read_curated
 from ebbtide.session import Session, open_session, send_reward
 from ebbtide.verification import Receipt
 from ebbtide_schemas.events import Correlation, Group, RewardSource, RewardTarget
@@ -126,13 +126,26 @@ class Client:
         )
 
     def curated(
-        self, tenant: str, *, follow: bool = False, cursor: str | None = None, withdrawals: bool = False
+        self,
+        tenant: str,
+        *,
+        follow: bool = False,
+        cursor: str | None = None,
+        withdrawals: bool = False,
+        transport: str = "http",
     ) -> Iterator[Curated]:
         """Samples in their newest revision, up to now; with ``follow``, then each new one as it comes.
 
-        Every record's ``cursor`` resumes after it. A consumer that lives longer than one read passes
-        ``withdrawals=True`` and stops using what a `Withdrawal` names.
+        Every record's ``cursor`` resumes after it, over any ``transport``. A consumer that lives longer than one
+        read passes ``withdrawals=True`` and stops using what a `Withdrawal` names. ``transport="kafka"`` reads
+        beside the platform, without the API: it needs the extra ``ebbtide[trainer]`` and the platform's settings.
+
+        Raises:
+            ValueError: there is no such transport here.
         """
+        if transport != "http":
+            read = find_transport(transport)
+            return read(tenant, follow=follow, cursor=cursor, withdrawals=withdrawals)
         return read_curated(self._get, tenant, follow=follow, cursor=cursor, withdrawals=withdrawals)
 
     def consent(self, subject: str, state: Literal["given", "withdrawn"], *, purpose: str | None = None) -> None:

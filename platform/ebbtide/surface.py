@@ -63,11 +63,9 @@ def reward(answer_id: str | None, value: float, name: str = "reward", **more: An
     return _default.get().reward(answer_id, value, name, **more)
 
 
-def curated(
-    tenant: str, *, follow: bool = False, cursor: str | None = None, withdrawals: bool = False
-) -> Iterator[Curated]:
+def curated(tenant: str, *, follow: bool = False, cursor: str | None = None, **more: Any) -> Iterator[Curated]:
     """See `Client.curated`."""
-    return _default.get().curated(tenant, follow=follow, cursor=cursor, withdrawals=withdrawals)
+    return _default.get().curated(tenant, follow=follow, cursor=cursor, **more)
 
 
 def consent(subject: str, state: Literal["given", "withdrawn"], *, purpose: str | None = None) -> None:
@@ -118,10 +116,10 @@ async def areward(answer_id: str | None, value: float, name: str = "reward", **m
 
 
 async def acurated(
-    tenant: str, *, follow: bool = False, cursor: str | None = None, withdrawals: bool = False
+    tenant: str, *, follow: bool = False, cursor: str | None = None, **more: Any
 ) -> AsyncIterator[Curated]:
     """`curated` for ``async for``; each page is fetched off the event loop."""
-    records = curated(tenant, follow=follow, cursor=cursor, withdrawals=withdrawals)
+    records = curated(tenant, follow=follow, cursor=cursor, **more)
     while (record := await asyncio.to_thread(next, records, None)) is not None:
         yield record
 

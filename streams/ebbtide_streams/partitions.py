@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
 
 from ebbtide_governance.facts import FactsState
@@ -24,6 +26,8 @@ from ebbtide_streams.route import RouteStage
 from ebbtide_streams.runner import StageRunner
 from ebbtide_streams.settle import SettleStage
 from ebbtide_streams.state.paths import segments_path, state_path
+
+log = logging.getLogger(__name__)
 
 OWNER_WAIT_S = 60.0
 """How long a new owner waits for the old one to let go of a partition's state."""
@@ -115,6 +119,8 @@ class Partitions:
             self._segments.pop((kind, partition)).close()
 
     def _start(self, name: str, partition: int) -> StageRunner:
+        if name == RedactStage.name and not segments_path(self._settings, "raw", partition).exists():
+            _forget(state_path(self._settings, name, partition))
         store = _owned(lambda: SqliteStageStore(state_path(self._settings, name, partition)))
         context = StageContext(
             settings=self._settings,
@@ -140,6 +146,14 @@ class Partitions:
         if (kind, partition) not in self._segments:
             self._segments[kind, partition] = SqliteSegmentStore(segments_path(self._settings, kind, partition))
         return self._segments[kind, partition]
+
+
+def _forget(state: Path) -> None:
+    """Let redaction begin again at the log's beginning, which makes the segments that are gone once more."""
+    if state.exists():
+        log.warning("segments are gone; %s begins again, and what they held is read from the log", state.stem)
+    for suffix in ("", "-wal", "-shm"):
+        state.with_name(state.name + suffix).unlink(missing_ok=True)
 
 
 def _owned(make: Callable[[], SqliteStageStore]) -> SqliteStageStore:

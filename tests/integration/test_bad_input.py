@@ -31,7 +31,7 @@ def _calls(arguments: str) -> dict[str, Any]:
 
 
 ITEMS: dict[str, tuple[bytes, str, str, str]] = {
-    "malformed JSON": (b'{"type": "step", "id', "invalid", "$", "the JSON ends inside a string"),
+    "malformed JSON": (b'{"type": "step", "id', "invalid", "type", "the JSON ends inside a string"),
     "no object": (b"5", "invalid", "$", "expected object, got int"),
     "another type": (encoded(step(type="vision-2027")), "invalid", "type", "must be step or reward"),
     "another version": (encoded(step(specversion="atdp/9")), "invalid", "specversion", "must be atdp/1"),

@@ -1,1 +1,1 @@
-"""The home of training: here, so far, the feed that reads curated topics up to a cut."""
+"""The home of training: so far the feed, which reads curated topics straight from Kafka."""

@@ -77,7 +77,7 @@ class SettleStage:
     """Findings, routed rewards and ticks to `SettledRecord`s. The same id with another digest is `Poison`."""
 
     name: ClassVar[str] = "settle"
-    inputs: ClassVar[tuple[Topic, ...]] = (FINDINGS, ROUTED, TICKS)
+    inputs: ClassVar[tuple[Topic, ...]] = (FINDINGS, ROUTED, TRAJECTORIES, TICKS)
 
     def __init__(self, partition: int, context: StageContext) -> None:
         self._partition = partition
@@ -97,6 +97,8 @@ class SettleStage:
             self._take_step(decode(record.value, FindingsRecord).header, tx)
         elif record.topic == ROUTED.name:
             self._take_reward(decode(record.value, RewardRecord), tx)
+        elif record.topic == TRAJECTORIES.name:
+            self._take_revision(decode(record.value, SettledRecord), tx)
         else:
             self._tick(tick_of(record), tx)
 
@@ -143,6 +145,13 @@ class SettleStage:
         if _put_first(tx, key_of(_REWARD, trajectory, reward.event), new):
             self._reconsider(trajectory, row, tx)
 
+    def _take_revision(self, settled: SettledRecord, tx: StageTransaction) -> None:
+        """A state that was lost goes on counting where the log stands: later stages take no number twice."""
+        row = _trajectory(tx, settled.trajectory, settled.tenant)
+        if settled.revision > row.revision:
+            row = replace(row, revision=settled.revision, digest=digest_of(settled.digest))
+            self._reconsider(settled.trajectory, row, tx)
+
     def _reconsider(self, trajectory: str, row: _Trajectory, tx: StageTransaction) -> None:
         """Look at it again when something can come of that: an open trajectory is not planned at every step."""
         put_row(tx, key_of(_TRAJECTORY, trajectory), row)
@@ -155,13 +164,16 @@ class SettleStage:
     def _tick(self, tick_ms: int, tx: StageTransaction) -> None:
         facts = self._context.facts().view()
         self._take_news(facts, tx)
+        waiting = 0
         for name in due(tx, tick_ms, SETTLED_PER_TICK):
             try:
                 self._settle(unpack(name), facts, tick_ms, tx)
-            except Lacking as error:
+            except Lacking:
                 # Nothing was changed yet but when it is due; no other trajectory has to wait with it.
-                log.warning("a trajectory waits: %s", error.happened)
                 set_due(tx, name, tick_ms + LACKING_MS)
+                waiting += 1
+        if waiting:
+            log.warning("%d trajectories wait for what the segment store does not have (yet)", waiting)
 
     def _take_news(self, facts: FactsView, tx: StageTransaction) -> None:
         """An erasure makes holes, and another policy other windows, in what is settled and in what waits."""

@@ -123,6 +123,12 @@ class CountedStage:
             return [len(key) + len(value) for key, value in tx.scan(b"")]
 
 
+def _key(record: LogRecord) -> bytes | None:
+    """The trajectory it is about, which is the key of what redaction reads."""
+    name = getattr(getattr(record, "header", record), "trajectory", None)
+    return None if name is None else name.encode()
+
+
 class CountingDetector(PatternDetector):
     """Counts the texts that it looked at."""
 
