@@ -99,7 +99,7 @@ class CountedStage:
     def feed(self, topic: Topic, records: Sequence[LogRecord]) -> list[OutRecord]:
         """What the stage emits for ``records``, in order."""
         found = [
-            InRecord(topic.name, 0, next(self._offsets), None, encode(record), timestamp_ms=_receipt_ms(record))
+            InRecord(topic.name, 0, next(self._offsets), _key(record), encode(record), timestamp_ms=_receipt_ms(record))
             for record in records
         ]
         self._stage.prepare(found)

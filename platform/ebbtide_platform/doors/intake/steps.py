@@ -151,21 +151,26 @@ def _group(step: Step, key: bytes) -> GroupRef | None:
 
 
 def _aliases(step: Step, header: StepHeader, names: Names) -> list[AliasRecord]:
-    """The names by which a reward may find the step; the trajectory's alias is its own id and needs none."""
+    """The names by which a reward may find the step; the trajectory's alias is its own id and needs none.
+
+    An outside id names no step: several steps of a trajectory carry the same ticket, and which of them came
+    first must not show in a revision.
+    """
     key, meta = names.key, step.meta
-    aliases = [alias_id(key, "step", step.id)]
+    aliases: dict[str, str | None] = {alias_id(key, "step", step.id): header.event}
     if meta.response_id is not None:
-        aliases.append(alias_id(key, "response", meta.response_id))
-    aliases += [alias_id(key, f"correlation:{outside.kind}", outside.value) for outside in meta.correlations]
+        aliases[alias_id(key, "response", meta.response_id)] = header.event
+    for outside in meta.correlations:
+        aliases[alias_id(key, f"correlation:{outside.kind}", outside.value)] = None
     return [
         AliasRecord(
             alias=alias,
             tenant=header.tenant,
             trajectory=header.trajectory,
-            step=header.event,
+            step=named,
             received_ms=header.received_ms,
         )
-        for alias in dict.fromkeys(aliases)
+        for alias, named in aliases.items()
     ]
 
 
