@@ -14,6 +14,9 @@ from typing import Any
 
 from ebbtide_platform.errors import Misconfigured
 
+LONGEST_WINDOW_S = 3_155_760_000.0
+"""100 years: what a policy on the log may ask for (`ebbtide_schemas.records.Seconds`)."""
+
 
 class Secret:
     """A value that never prints."""
@@ -82,6 +85,14 @@ class Settings:
     log_level: str = "INFO"
     java_home: str = ""
     kafka_home: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("reward_window_s", "idle_s"):
+            # Beyond that the policy's fact would not be readable; NaN fails the comparison too.
+            if not 0 <= getattr(self, name) <= LONGEST_WINDOW_S:
+                raise Misconfigured(
+                    f"{name} must be from 0 seconds to 100 years", try_this=f"set EBBTIDE_{name.upper()}, in seconds"
+                )
 
     @property
     def run_dir(self) -> Path:

@@ -119,8 +119,6 @@ class Partitions:
             self._segments.pop((kind, partition)).close()
 
     def _start(self, name: str, partition: int) -> StageRunner:
-        if name == RedactStage.name and not segments_path(self._settings, "raw", partition).exists():
-            _forget(state_path(self._settings, name, partition))
         store = _owned(lambda: SqliteStageStore(state_path(self._settings, name, partition)))
         context = StageContext(
             settings=self._settings,
@@ -144,7 +142,10 @@ class Partitions:
 
     def _segment_store(self, kind: str, partition: int) -> SqliteSegmentStore:
         if (kind, partition) not in self._segments:
-            self._segments[kind, partition] = SqliteSegmentStore(segments_path(self._settings, kind, partition))
+            path = segments_path(self._settings, kind, partition)
+            if kind == "raw" and not path.exists():
+                _forget(state_path(self._settings, RedactStage.name, partition))
+            self._segments[kind, partition] = SqliteSegmentStore(path)
         return self._segments[kind, partition]
 
 

@@ -44,7 +44,7 @@ READERS = {
     REWARDS: ("route",),
     FINDINGS: ("settle",),
     ROUTED: ("settle",),
-    TRAJECTORIES: ("judge",),
+    TRAJECTORIES: ("settle", "judge"),
     DECISIONS: ("curator",),
     MEMBERS: ("group",),
     TICKS: ("settle", "judge", "group"),
