@@ -24,6 +24,8 @@ KNOWN_SCORE: Final = 0.6
 """A less sure finding is replaced where it stands, and nowhere else."""
 KNOWN_CHARS: Final = 4
 """A shorter value is also part of ordinary words and sums."""
+KNOWN_NAME_CHARS: Final = 3
+"""Names are as short as Ada and Ito; written with a capital they are no ordinary words."""
 CERTAIN: Final = 1.0
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -58,7 +60,8 @@ class Renderer:
         if span.score < KNOWN_SCORE:
             return
         for known, by in _names(value.strip(), span):
-            if len(known) >= KNOWN_CHARS:
+            is_short_name = span.type == PERSON and len(known) >= KNOWN_NAME_CHARS and not known.islower()
+            if len(known) >= KNOWN_CHARS or is_short_name:
                 self._known.add(known, by)
 
     def _text(self, leaf: Leaf, found: Iterable[Span]) -> str:

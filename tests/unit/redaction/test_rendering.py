@@ -139,6 +139,14 @@ def test_half_of_a_known_name_is_known_too() -> None:
     )
 
 
+def test_a_name_of_three_letters_is_known_where_it_has_its_capital() -> None:
+    text = "Emma Ito called. Last name Ito; ito is no word of hers. Ada Quill, dear Ada."
+    spans = [Span(0, 8, "PERSON", 0.9), Span(56, 65, "PERSON", 0.9)]
+    assert rendered(text, spans) == (
+        "[PERSON_1] called. Last name [PERSON_2]; ito is no word of hers. [PERSON_3], dear [PERSON_4]."
+    )
+
+
 def test_an_unsure_or_short_finding_is_replaced_only_where_it_stands() -> None:
     assert rendered("12345 and 12345", [Span(0, 5, "PHONE", 0.4)]) == "[PHONE_1] and 12345"
     assert rendered("Bo and Bo", [Span(0, 2, "PERSON", 0.9)]) == "[PERSON_1] and Bo"
