@@ -143,10 +143,12 @@ def _publish(platform: Platform, killed: threading.Event) -> int:
 
 
 def _at_rest(platform: Platform, expected: int) -> bool:
+    """Whether every trajectory is decided and every sample written: a killed curator comes back after its session."""
     status = platform.status(TENANT)
     account = status.get("account", {})
-    at_rest = account.get("trajectories_in") == expected and account["open"] == 0
-    return bool(at_rest and status["rewards"]["parked"] == 0)
+    if account.get("trajectories_in") != expected or account["open"] or status["rewards"]["parked"]:
+        return False
+    return bool(status["samples"].get(TENANT, {}).get("live") == account["eligible"])
 
 
 def _trajectories(platform: Platform) -> dict[str, str]:
