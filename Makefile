@@ -57,8 +57,8 @@ check: setup ## Format, lint, types, import contracts, layout: under a minute
 format: setup ## Rewrite the code in the house format
 	@$(RUN)/ruff format . && $(RUN)/ruff check --fix .
 
-bench: setup ## Measure, as ratios to a baseline of the same run
-	@PYTHONPATH=tests $(RUN)/python -m bench
+bench: setup ## Measure, as ratios to a baseline of the same run (WRITE=--write keeps it in docs/speed.md)
+	@PYTHONPATH=tests $(RUN)/python -m bench $(WRITE)
 
 lock: $(filter .uv/bin/uv,$(UV)) ## Resolve the dependencies anew into locks/
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \

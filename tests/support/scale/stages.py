@@ -278,10 +278,10 @@ CLAIMS = (
     Claim(
         "a revision is judged at the same cost among many", "rows", revision_among_trajectories, "flat", 500, 100_000
     ),
-    Claim("judging's state is linear in a trajectory's steps", "bytes", judge_bytes, "linear", 200, 2_000),
-    Claim("a settled trajectory fits a record", "bytes", settled_bytes, MAX_RECORD_BYTES, 200, 10_000),
+    Claim("judging's state is linear in a trajectory's steps", "bytes", judge_bytes, "linear", 200, 1_000),
+    Claim("a settled trajectory fits a record", "bytes", settled_bytes, MAX_RECORD_BYTES, 200, 1_500),
     Claim("closing a group costs the same among many", "rows", member_among_groups, "flat", 1_000, 100_000),
     Claim("a row of grouping is small", "bytes", group_rows, ROW_BYTES, 200, 10_000),
 )
 
-OPEN_CLAIMS = (Claim("judging keeps little of a step", "bytes", judge_bytes_per_step, ROW_BYTES, 200, 2_000),)
+OPEN_CLAIMS = (Claim("judging keeps little of a step", "bytes", judge_bytes_per_step, ROW_BYTES, 200, 1_000),)
