@@ -48,13 +48,13 @@ def _schema(name: str, type_: type) -> dict[str, Any]:
 
 
 def _portable(value: Any) -> Any:
-    """Patterns end in ``$``, as ECMA-262 knows no ``\\Z``; its ``$`` means the same."""
+    """What a JSON file says: lists for tuples, and ``$`` in patterns, as ECMA-262 knows no ``\\Z``."""
     if isinstance(value, Mapping):
         return {
             key: item.replace(r"\Z", "$") if key == "pattern" and isinstance(item, str) else _portable(item)
             for key, item in value.items()
         }
-    return [_portable(item) for item in value] if isinstance(value, list) else value
+    return [_portable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _text(schema: Mapping[str, Any]) -> str:
