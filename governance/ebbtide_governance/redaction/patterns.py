@@ -44,7 +44,8 @@ _IBAN_LENGTHS: Final = {
 }
 _IBAN_START: Final = re.compile(r"(?<![^\W_])[A-Za-z]{2}\d{2}(?=[ -]?[A-Za-z0-9])", re.ASCII)
 _IBAN_CHAR: Final = re.compile(r"[ -]?[A-Za-z0-9]", re.ASCII)
-_CARD: Final = re.compile(r"(?<![0-9])[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
+# Looked for at every group, also inside what another number before it has begun: `2 4111 1111 1111 1111`.
+_CARD: Final = re.compile(r"(?<![0-9])(?=([2-6](?:[ -]?[0-9]){12,18})(?![0-9]))")
 # Of every ten numbers of a wrong length one has a right Luhn digit, so the length must be one that is issued.
 _CARD_DIGITS: Final = {"2": (16,), "3": (16, 15, 14), "4": (19, 16, 13), "5": (16,), "6": (19, 18, 17, 16)}
 
@@ -70,9 +71,10 @@ def _remainder(iban: str) -> int:
 def _cards(text: str) -> Iterator[Span]:
     """As many digits as the issuer uses, however grouped, with a right Luhn digit; no part of a group."""
     for match in _CARD.finditer(text):
-        ends = [i + 1 for i, char in enumerate(match[0]) if char.isdigit()]
-        digits = [int(match[0][end - 1]) for end in ends]
-        for count in _CARD_DIGITS[match[0][0]]:
+        run = match[1]
+        ends = [i + 1 for i, char in enumerate(run) if char.isdigit()]
+        digits = [int(run[end - 1]) for end in ends]
+        for count in _CARD_DIGITS[run[0]]:
             whole = count == len(digits) or (count < len(digits) and ends[count] > ends[count - 1] + 1)
             if whole and _luhn(digits[:count]):
                 yield Span(match.start(), match.start() + ends[count - 1], "CARD", SURE)

@@ -23,6 +23,7 @@ FORMATS = [
     ("mc 2221000000000009", "mc [CARD_1]"),
     ("union 6212345678901234569", "union [CARD_1]"),
     ("amex 3782 822463 10005", "amex [CARD_1]"),
+    ("2 4111 1111 1111 1111 and 33 4111-1111-1111-1111", "2 [CARD_1] and 33 [CARD_1]"),
     ("Mon numéro est 01 99 00 12 34.", "Mon numéro est [PHONE_1]."),
     ("ring 020 7946 0018 after ten", "ring [PHONE_1] after ten"),
     ("Tel:+33199001234/030 23125 117", "Tel:[PHONE_1]/[PHONE_2]"),
