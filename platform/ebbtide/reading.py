@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import httpx
 import msgspec
@@ -41,22 +41,56 @@ def find_transport(name: str) -> Transport:
         raise ValueError(f"transport {name!r} needs {error.name}: pip install 'ebbtide[trainer]'") from None
 
 
+class Page(Protocol):
+    """A piece of what stands between two cursors; ``lines`` are JSON, ``cursor`` is where the next piece begins."""
+
+    @property
+    def lines(self) -> Sequence[bytes]: ...
+    @property
+    def cursor(self) -> str: ...
+    @property
+    def at_end(self) -> bool: ...
+
+
+Fetch = Callable[[str, str, float], Page]
+"""From a cursor (empty: the beginning) up to another (empty: now), waiting so many seconds for something new."""
+
+
+def read_pages(fetch: Fetch, *, until: str, cursor: str | None, withdrawals: bool) -> Iterator[Curated]:
+    """Yield what stands between ``cursor`` and ``until``; with an empty ``until`` go on for ever."""
+    at = cursor or ""
+    while True:
+        page = fetch(at, until, 0 if until else FOLLOW_WAIT_S)
+        for line in page.lines:
+            record = _decoder.decode(line)
+            if isinstance(record, Sample) or withdrawals:
+                yield record
+        at = page.cursor
+        if until and page.at_end:
+            return
+
+
+class _Answer(NamedTuple):
+    """A page as HTTP brings it."""
+
+    lines: Sequence[bytes]
+    cursor: str
+    at_end: bool
+
+
 def read_curated(get: Get, tenant: str, *, follow: bool, cursor: str | None, withdrawals: bool) -> Iterator[Curated]:
     """Yield what stands between ``cursor`` and now; with ``follow`` go on for ever.
 
     Raises:
         ServerUnreachable, RequestRefused: from the first page or, when following, from any later one.
     """
-    until = "" if follow else get("/v1/curated/cut", {"tenant": tenant}).headers["x-ebbtide-cursor"]
-    while True:
-        parameters = {"tenant": tenant, "limit": str(PAGE)}
-        parameters |= {"cursor": cursor} if cursor else {}
-        parameters |= {"wait_s": str(FOLLOW_WAIT_S)} if follow else {"until": until}
-        answer = get("/v1/curated", parameters)
-        for line in answer.content.splitlines():
-            record = _decoder.decode(line)
-            if isinstance(record, Sample) or withdrawals:
-                yield record
-        cursor = answer.headers["x-ebbtide-cursor"]
-        if not follow and answer.headers["x-ebbtide-at-end"] == "true":
-            return
+
+    def fetch(at: str, until: str, wait_s: float) -> Page:
+        asked = {"cursor": at, "until": until, "wait_s": str(wait_s) if wait_s else ""}
+        given = {name: value for name, value in asked.items() if value}
+        answer = get("/v1/curated", {"tenant": tenant, "limit": str(PAGE)} | given)
+        headers = answer.headers
+        return _Answer(answer.content.splitlines(), headers["x-ebbtide-cursor"], headers["x-ebbtide-at-end"] == "true")
+
+    cut = "" if follow else get("/v1/curated/cut", {"tenant": tenant}).headers["x-ebbtide-cursor"]
+    yield from read_pages(fetch, until=cut, cursor=cursor, withdrawals=withdrawals)

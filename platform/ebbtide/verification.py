@@ -12,8 +12,6 @@ import msgspec
 
 from ebbtide_schemas.canonical import canonical
 
-RECEIPT_KIND = "ebbtide.erasure-receipt/1"
-
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What stands at the end of an erasure: two instants, in milliseconds since the epoch, and a signature."""

@@ -24,6 +24,9 @@
 
 from __future__ import annotations
 
+FAULT = 70
+"""EX_SOFTWARE of sysexits: the exit code of a fault of the program, worth a restart and a look at the log."""
+
 
 class EbbtideError(Exception):
     """Says what happened, and what to try; its text never repeats input, so it is safe to log."""

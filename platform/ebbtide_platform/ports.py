@@ -144,10 +144,15 @@ class LogWriter(Protocol):
 # --- segments -------------------------------------------------------------------------------------------------
 
 
+def rendered_space(revision: int) -> str:
+    """The space in which one revision's rendered segments lie."""
+    return f"rendered:{revision}"
+
+
 class SegmentStore(Protocol):
     """Sealed segments of one partition; ciphertext and references only, rebuildable from the log.
 
-    One process writes (its owner), any number read. ``space`` is ``raw`` or ``rendered:<revision>``.
+    One process writes (its owner), any number read. ``space`` is ``raw`` or a `rendered_space`.
     """
 
     def put_chunks(self, trajectory: str, space: str, chunks: Iterable[SealedChunk]) -> None:

@@ -35,21 +35,21 @@ class Topic:
 
 
 # Facts and their references outlive the longest reward window (90 days) with a margin for replays.
-_LOG = 400 * DAY_MS
+LOG_MS = 400 * DAY_MS
 _BETWEEN_STAGES = 30 * DAY_MS
 
 MAX_SAMPLE_BYTES = 8_388_608
 """A sample holds all the text of its chain in one record; the policy's limit of text lies far below."""
 
-STEPS = Topic("ebbtide.steps.v1", "door", ("redact", "projector"), "trajectory", _LOG)
-ALIASES = Topic("ebbtide.aliases.v1", "door", ("route",), "alias", _LOG)
-REWARDS = Topic("ebbtide.rewards.v1", "door", ("route", "projector"), "alias", _LOG)
-ROUTED = Topic("ebbtide.routed.v1", "route", ("settle",), "trajectory", _LOG)
-FINDINGS = Topic("ebbtide.findings.v1", "redact", ("settle", "projector"), "trajectory", _LOG)
-TRAJECTORIES = Topic("ebbtide.trajectories.v1", "settle", ("settle", "judge", "projector"), "trajectory", _LOG)
-DECISIONS = Topic("ebbtide.decisions.v1", "judge", ("curator", "projector"), "trajectory", _LOG)
+STEPS = Topic("ebbtide.steps.v1", "door", ("redact", "projector"), "trajectory", LOG_MS)
+ALIASES = Topic("ebbtide.aliases.v1", "door", ("route",), "alias", LOG_MS)
+REWARDS = Topic("ebbtide.rewards.v1", "door", ("route", "projector"), "alias", LOG_MS)
+ROUTED = Topic("ebbtide.routed.v1", "route", ("settle",), "trajectory", LOG_MS)
+FINDINGS = Topic("ebbtide.findings.v1", "redact", ("settle", "projector"), "trajectory", LOG_MS)
+TRAJECTORIES = Topic("ebbtide.trajectories.v1", "settle", ("settle", "judge", "projector"), "trajectory", LOG_MS)
+DECISIONS = Topic("ebbtide.decisions.v1", "judge", ("curator", "projector"), "trajectory", LOG_MS)
 MEMBERS = Topic("ebbtide.members.v1", "judge", ("group",), "group", _BETWEEN_STAGES)
-GROUPS = Topic("ebbtide.groups.v1", "group", ("projector", "feed"), "group", _LOG)
+GROUPS = Topic("ebbtide.groups.v1", "group", ("projector", "feed"), "group", LOG_MS)
 TICKS = Topic("ebbtide.ticks.v1", "ticker", ("settle", "judge", "group"), "explicit partition", 7 * DAY_MS)
 FACTS = Topic("ebbtide.facts.v1", "door", ("every process",), "subject", None, partitions=1)
 # What nobody is known to own is sealed under a day key that lives 21 days; the record has no use after it.
@@ -85,7 +85,7 @@ def check_tenant(tenant: str) -> str:
 def curated(tenant: str) -> Topic:
     """The topic of one tenant's curated samples; partition i is written only from decisions partition i."""
     name = f"{CURATED_PREFIX}{check_tenant(tenant)}{_CURATED_SUFFIX}"
-    return Topic(name, "curator", ("consumers", "projector"), "trajectory", _LOG, max_record_bytes=MAX_SAMPLE_BYTES)
+    return Topic(name, "curator", ("consumers", "projector"), "trajectory", LOG_MS, max_record_bytes=MAX_SAMPLE_BYTES)
 
 
 def tenant_of(curated_topic: str) -> str:

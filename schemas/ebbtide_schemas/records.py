@@ -345,7 +345,6 @@ class QuarantineRecord(LogStruct, frozen=True, kw_only=True, tag="quarantine"):
     version: int = RECORD_VERSION
 
 
-StepTopicRecord = StepRecord | ChunkRecord
 CuratedTopicRecord = CuratedRecord | WithdrawalRecord
 LogRecord = (
     StepRecord

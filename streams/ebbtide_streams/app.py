@@ -24,7 +24,7 @@ from yarl import URL
 from ebbtide_governance.redaction.pool import DetectorPool
 from ebbtide_platform.adapters.kafka import KafkaLogWriter
 from ebbtide_platform.codec import encode, headers
-from ebbtide_platform.errors import Misconfigured
+from ebbtide_platform.errors import FAULT, Misconfigured
 from ebbtide_platform.keydoor.client import RemoteKeyDoor
 from ebbtide_platform.ports import InRecord, OutRecord
 from ebbtide_platform.sealing.identity import random_id
@@ -33,7 +33,7 @@ from ebbtide_platform.settings import Settings
 from ebbtide_platform.topics import TICKS
 from ebbtide_schemas.records import TickRecord
 from ebbtide_streams.context import clock_ms
-from ebbtide_streams.facts_reader import FAULT, FactsReader
+from ebbtide_streams.facts_reader import FactsReader
 from ebbtide_streams.partitions import STAGES, Partitions, Stages
 
 log = logging.getLogger(__name__)

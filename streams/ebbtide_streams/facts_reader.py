@@ -9,7 +9,7 @@ import threading
 from ebbtide_governance.facts import FactsState
 from ebbtide_platform.adapters.kafka import Follower
 from ebbtide_platform.codec import decode
-from ebbtide_platform.errors import Poison
+from ebbtide_platform.errors import FAULT, Poison
 from ebbtide_platform.ports import InRecord
 from ebbtide_platform.settings import Settings
 from ebbtide_platform.topics import FACTS
@@ -17,8 +17,6 @@ from ebbtide_schemas.records import FactRecord
 
 log = logging.getLogger(__name__)
 
-FAULT = 70
-"""EX_SOFTWARE: whoever decides on facts that have stopped coming must not go on deciding."""
 POLL_S = 0.5
 
 
@@ -59,6 +57,7 @@ class FactsReader:
                     self._apply(record)
         except Exception as error:
             log.critical("facts can no longer be read (%s)", type(error).__name__)
+            # Whoever decides on facts that have stopped coming must not go on deciding.
             os._exit(FAULT)
 
     def _apply(self, record: InRecord) -> None:

@@ -15,14 +15,12 @@ import msgspec
 from ebbtide_platform.codec import decode_any, encode, headers
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.ports import InRecord, OutRecord, StageTransaction
-from ebbtide_platform.topics import ALIASES, DAY_MS, REWARDS, ROUTED, Topic
+from ebbtide_platform.topics import ALIASES, LOG_MS, REWARDS, ROUTED, Topic
 from ebbtide_schemas.events import RewardSource
 from ebbtide_schemas.records import AliasRecord, RewardRecord
 from ebbtide_streams.context import StageContext
 from ebbtide_streams.state.rows import get_row, key_of, pack, put_row, rows_of, unpack
 
-KEPT_MS = 400 * DAY_MS
-"""A reward or alias waits for its other half as long as the log keeps it."""
 DROPPED_PER_RECORD = 2
 """Faster than rows can be added, so that what is out of date never piles up."""
 
@@ -103,9 +101,10 @@ class RouteStage:
             _emit(slim, unpack(trajectory), alias, tx)
 
     def _drop_expired(self, now_ms: int, tx: StageTransaction) -> None:
+        """A reward or alias waits for its other half as long as the log keeps it."""
         for key, _ in list(tx.scan(_EXPIRY, limit=DROPPED_PER_RECORD)):
             kept_ms = int.from_bytes(key[1 : 1 + _TIME_BYTES], "big")
-            if kept_ms + KEPT_MS > now_ms:
+            if kept_ms + LOG_MS > now_ms:
                 return
             tx.delete(key[1 + _TIME_BYTES :])
             tx.delete(key)

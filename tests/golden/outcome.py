@@ -12,7 +12,7 @@ from ebbtide_platform.adapters.log_memory import MemoryLog
 from ebbtide_platform.codec import decode
 from ebbtide_platform.doors.curated import MAX_PAGE_RECORDS, CuratedDoor
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
-from ebbtide_platform.ports import Erased
+from ebbtide_platform.ports import Erased, rendered_space
 from ebbtide_platform.sealing.identity import trajectory_id
 from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.topics import DECISIONS, GROUPS, QUARANTINE, SHARED, TRAJECTORIES, curated
@@ -112,7 +112,7 @@ def _chain(chain: Chain, settled: SettledRecord, platform: Platform) -> dict[str
 def _message(ref: RenderedRef, settled: SettledRecord, platform: Platform) -> dict[str, Any]:
     if ref.hole:
         return {"role": ref.role, "hole": True}
-    space = f"rendered:{settled.revision}"
+    space = rendered_space(settled.revision)
     plain = platform.sealer.open(platform.rendered.chunks(settled.trajectory, space, ref.segment))
     assert not isinstance(plain, Erased)
     return message_of(msgspec.json.decode(plain, type=Segment)) | ({"trained": True} if ref.trained else {})

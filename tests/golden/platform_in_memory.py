@@ -18,7 +18,7 @@ from ebbtide_platform.adapters.stage_memory import MemoryStageStore
 from ebbtide_platform.codec import decode, encode, headers
 from ebbtide_platform.doors.events import Answer, EventDoor
 from ebbtide_platform.doors.outbox import Outbox
-from ebbtide_platform.ports import OutRecord, Principal
+from ebbtide_platform.ports import OutRecord, Principal, rendered_space
 from ebbtide_platform.sealing.identity import trajectory_id
 from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.settings import Settings
@@ -30,11 +30,10 @@ from ebbtide_schemas.records import (
     DecisionRecord,
     FactRecord,
     LogRecord,
-    SealedChunk,
     TickRecord,
 )
 from ebbtide_streams.context import StageContext
-from ebbtide_streams.curation import Entry, curate
+from ebbtide_streams.curation import Entry, assemble, curate
 from ebbtide_streams.group import GroupStage
 from ebbtide_streams.judge import JudgeStage
 from ebbtide_streams.quarantine import Quarantine
@@ -222,23 +221,8 @@ class Platform:
             self.log.write([_out(topic, settled.trajectory, record, decision.decided_ms, settled.tenant)])
 
     def _sample(self, decision: DecisionRecord, chain: Chain) -> CuratedRecord:
-        settled = decision.settled
-        sealed: list[SealedChunk] = []
-        for ref in chain.segments:
-            if not ref.hole:
-                sealed += self.rendered.chunks(settled.trajectory, f"rendered:{settled.revision}", ref.segment)
-        return CuratedRecord(
-            sample=chain.sample,
-            tenant=settled.tenant,
-            trajectory=settled.trajectory,
-            revision=settled.revision,
-            supersedes=settled.supersedes,
-            facts_offset=decision.facts_offset,
-            policy=decision.policy,
-            chain=chain,
-            sealed=tuple(sealed),
-            settled=msgspec.structs.replace(settled, chains=()),
-        )
+        trajectory, space = decision.settled.trajectory, rendered_space(decision.settled.revision)
+        return assemble(decision, chain, lambda segment: self.rendered.chunks(trajectory, space, segment))
 
 
 def _out(topic: str, key: str, record: LogRecord, at_ms: int, tenant: str | None) -> OutRecord:

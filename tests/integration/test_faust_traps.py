@@ -10,9 +10,9 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from ebbtide_platform.adapters.kafka import client_config
+from ebbtide_platform.errors import FAULT
 from ebbtide_platform.settings import Settings
 from ebbtide_platform.topics import ROUTED
-from ebbtide_streams.facts_reader import FAULT
 from support.faulty_worker import RAISES_ONCE, Faults
 from support.waiting import wait_until
 from support.workers import committed, reward, routed, running_worker, stop, write

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide_platform.errors import Misconfigured
+from ebbtide_platform.errors import FAULT, Misconfigured
 from ebbtide_platform.ports import OutRecord
 from ebbtide_platform.settings import Settings
 from ebbtide_platform.topics import REWARDS, TICKS
 from ebbtide_streams.app import choose_stages
-from ebbtide_streams.facts_reader import FAULT
 from ebbtide_streams.partitions import STAGES
 from support.faulty_worker import HANGS, RAISES_ONCE, Faults
 from support.waiting import wait_until

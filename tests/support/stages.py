@@ -14,7 +14,7 @@ from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
 from ebbtide_platform.adapters.stage_memory import MemoryStageStore
 from ebbtide_platform.codec import decode_any, encode
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
-from ebbtide_platform.ports import Erased, InRecord, OutRecord
+from ebbtide_platform.ports import Erased, InRecord, OutRecord, rendered_space
 from ebbtide_platform.sealing.identity import event_id, group_id, trajectory_id
 from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.settings import Settings
@@ -259,7 +259,7 @@ class Pipeline:
         """What the chains of a revision show, segment by segment; None for a hole."""
         shown: list[str | None] = []
         for ref in (ref for chain in settled.chains for ref in chain.segments):
-            chunks = self.rendered.chunks(settled.trajectory, f"rendered:{settled.revision}", ref.segment)
+            chunks = self.rendered.chunks(settled.trajectory, rendered_space(settled.revision), ref.segment)
             plain = Erased() if ref.hole else self.sealer.open(chunks)
             text = None if isinstance(plain, Erased) else msgspec.json.decode(plain, type=Segment).content
             shown.append(text if isinstance(text, str) else None)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
+from ebbtide.reading import PAGE, read_pages
 from ebbtide_platform.adapters.kafka import Follower
 from ebbtide_platform.codec import decode_any
 from ebbtide_platform.doors.curated import CuratedDoor
@@ -20,13 +19,9 @@ from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.settings import Settings, read_settings
 from ebbtide_platform.topics import GROUPS, curated
 from ebbtide_schemas.records import CuratedRecord, GroupRecord, WithdrawalRecord
-from ebbtide_schemas.samples import Curated, Sample
+from ebbtide_schemas.samples import Curated
 
-PAGE = 200
-FOLLOW_WAIT_S = 20.0
 POLL_S = 0.05
-
-_decoder: msgspec.json.Decoder[Curated] = msgspec.json.Decoder(Curated)
 
 
 class LogIndex:
@@ -86,17 +81,12 @@ def read_curated(
         door = CuratedDoor(lambda topics, start: Follower(here, topics, start), Sealer(key_door), index)
         try:
             index.catch_up()
-            until = "" if follow else door.cut(tenant)
-            at = cursor or ""
-            while True:
-                page = door.page(tenant, at, until, PAGE, FOLLOW_WAIT_S if follow else 0.0)
-                for line in page.lines:
-                    record = _decoder.decode(line)
-                    if isinstance(record, Sample) or withdrawals:
-                        yield record
-                at = page.cursor
-                if not follow and page.at_end:
-                    return
+            yield from read_pages(
+                lambda at, until, wait_s: door.page(tenant, at, until, PAGE, wait_s),
+                until="" if follow else door.cut(tenant),
+                cursor=cursor,
+                withdrawals=withdrawals,
+            )
         finally:
             door.close()
             index.close()

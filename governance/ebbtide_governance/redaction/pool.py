@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from ebbtide_governance.redaction.detector import Detector, Span, pieces
-from ebbtide_platform.errors import Misconfigured, Unavailable
+from ebbtide_platform.errors import FAULT, Misconfigured, Unavailable
 from ebbtide_platform.settings import Settings
 
 CHUNK_CHARS: Final = 16_000
@@ -34,8 +34,6 @@ CHUNKS_PER_WORKER: Final = 2_000
 _END_S: Final = 5.0
 
 log = logging.getLogger(__name__)
-
-FAULT: Final = 70
 
 _Wire = list[list[tuple[int, int, str, float]]]
 _spawn = get_context("spawn")

@@ -17,7 +17,6 @@ from ebbtide_platform.settings import read_settings
 COMMANDS_GROUP = "ebbtide.commands"
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
-USAGE = InvalidInput.exit_code
 
 # The list that `ebbtide --help` shows without importing any command.
 SUMMARY: Mapping[str, Mapping[str, str]] = {

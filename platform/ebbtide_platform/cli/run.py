@@ -9,12 +9,10 @@ import traceback
 from importlib.metadata import entry_points
 
 from ebbtide_platform.cli.command import Command
-from ebbtide_platform.errors import EbbtideError, InvalidInput
+from ebbtide_platform.errors import FAULT, EbbtideError, InvalidInput
 from ebbtide_platform.settings import Settings
 
 PROCESSES_GROUP = "ebbtide.processes"
-FAULT = 70
-"""EX_SOFTWARE of sysexits: a fault of the program, worth a restart and a look at the log."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

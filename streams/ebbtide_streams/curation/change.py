@@ -6,13 +6,22 @@ topic is a repeat and changes nothing, so that at-least-once stages before the c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from ebbtide_governance.facts import FactsView
 from ebbtide_governance.policy import decide
-from ebbtide_schemas.records import Chain, CuratedRecord, CuratedTopicRecord, DecisionRecord, WithdrawalRecord
+from ebbtide_platform.errors import Poison
+from ebbtide_schemas.records import (
+    Chain,
+    CuratedRecord,
+    CuratedTopicRecord,
+    DecisionRecord,
+    SealedChunk,
+    WithdrawalRecord,
+)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -65,6 +74,34 @@ def curate(decision: DecisionRecord, entry: Entry | None, facts: FactsView) -> C
         if sample not in kept
     )
     return Curation(wanted, withdrawals, Entry(settled.revision, decision.facts_offset, kept))
+
+
+def assemble(decision: DecisionRecord, chain: Chain, rendered: Callable[[str], Sequence[SealedChunk]]) -> CuratedRecord:
+    """The sample of one chain; ``rendered`` gives the chunks of a segment in the decision's revision, still sealed.
+
+    Raises:
+        Poison: a segment that is no hole was not rendered.
+    """
+    settled = decision.settled
+    sealed: list[SealedChunk] = []
+    for ref in chain.segments:
+        if not ref.hole:
+            chunks = rendered(ref.segment)
+            if not chunks:
+                raise Poison("rendering_missing")
+            sealed += chunks
+    return CuratedRecord(
+        sample=chain.sample,
+        tenant=settled.tenant,
+        trajectory=settled.trajectory,
+        revision=settled.revision,
+        supersedes=settled.supersedes,
+        facts_offset=decision.facts_offset,
+        policy=decision.policy,
+        chain=chain,
+        sealed=tuple(sealed),
+        settled=msgspec.structs.replace(settled, chains=()),
+    )
 
 
 def replay(entry: Entry | None, record: CuratedTopicRecord) -> Entry:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ebbtide_platform.adapters.kafka import Follower, client_config, create_topics
@@ -14,11 +13,11 @@ from ebbtide_platform.adapters.kafka_connection import list_topics
 from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
 from ebbtide_platform.codec import decode, decode_any, encode, headers
 from ebbtide_platform.errors import InvalidInput, Poison
-from ebbtide_platform.ports import InRecord, OutRecord, SegmentStore
+from ebbtide_platform.ports import InRecord, OutRecord, SegmentStore, rendered_space
 from ebbtide_platform.settings import Settings
 from ebbtide_platform.topics import DECISIONS, MAX_SAMPLE_BYTES, curated, tenant_of
-from ebbtide_schemas.records import Chain, CuratedRecord, DecisionRecord, SealedChunk, WithdrawalRecord
-from ebbtide_streams.curation.change import Curation, Entry, curate, replay
+from ebbtide_schemas.records import Chain, CuratedRecord, DecisionRecord, WithdrawalRecord
+from ebbtide_streams.curation.change import Curation, Entry, assemble, curate, replay
 from ebbtide_streams.curation.index import CuratedIndex
 from ebbtide_streams.facts_reader import FactsReader
 from ebbtide_streams.quarantine import Quarantine
@@ -152,25 +151,8 @@ class Lane:
 
     def _sample(self, decision: DecisionRecord, chain: Chain) -> CuratedRecord:
         settled = decision.settled
-        sealed: list[SealedChunk] = []
-        for ref in chain.segments:
-            if not ref.hole:
-                chunks = self._rendered.chunks(settled.trajectory, f"rendered:{settled.revision}", ref.segment)
-                if not chunks:
-                    raise Poison("rendering_missing")
-                sealed += chunks
-        return CuratedRecord(
-            sample=chain.sample,
-            tenant=settled.tenant,
-            trajectory=settled.trajectory,
-            revision=settled.revision,
-            supersedes=settled.supersedes,
-            facts_offset=decision.facts_offset,
-            policy=decision.policy,
-            chain=chain,
-            sealed=tuple(sealed),
-            settled=msgspec.structs.replace(settled, chains=()),
-        )
+        space = rendered_space(settled.revision)
+        return assemble(decision, chain, lambda segment: self._rendered.chunks(settled.trajectory, space, segment))
 
     def _output(self, record: CuratedRecord | WithdrawalRecord, time_ms: int) -> OutRecord:
         kind = "sample" if isinstance(record, CuratedRecord) else "withdrawal"

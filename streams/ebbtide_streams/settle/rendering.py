@@ -17,7 +17,7 @@ from ebbtide_governance.facts import FactsView
 from ebbtide_governance.redaction.render import Renderer
 from ebbtide_governance.settlement import Plan, Rendering, complete
 from ebbtide_platform.errors import Corrupt, Denied, Unavailable
-from ebbtide_platform.ports import Erased
+from ebbtide_platform.ports import Erased, rendered_space
 from ebbtide_schemas.canonical import canonical
 from ebbtide_schemas.events import Segment
 from ebbtide_schemas.records import SealedChunk, SegmentFindings, SegmentRef, SettledRecord
@@ -146,7 +146,7 @@ class RevisionRenderer:
         return sealed
 
     def _put(self, settled: SettledRecord, sealed: _Sealed) -> None:
-        store, space = self._context.rendered_segments, f"rendered:{settled.revision}"
+        store, space = self._context.rendered_segments, rendered_space(settled.revision)
         # A try before a crash may have left another rendering under this number.
         store.drop_space(settled.trajectory, space)
         chunks = [chunk for pieces in sealed.values() if not isinstance(pieces, Erased) for chunk in pieces]

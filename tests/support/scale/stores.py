@@ -15,7 +15,7 @@ from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
 from ebbtide_platform.doors.outbox import Entry as OutboxEntry
 from ebbtide_platform.doors.outbox import Outbox
 from ebbtide_platform.keydoor.door import LocalKeyDoor
-from ebbtide_platform.ports import Erased, OutRecord
+from ebbtide_platform.ports import Erased, OutRecord, rendered_space
 from ebbtide_platform.settings import Settings
 from ebbtide_platform.topics import STEPS
 from ebbtide_schemas.records import DecisionRecord
@@ -93,7 +93,7 @@ def curating(size: int, folder: Path) -> float:
     """Instructions of one decision with samples of ``size`` other trajectories in index and segment store."""
     pipeline = Pipeline()
     settled = settled_trajectory(pipeline, 3)
-    space = f"rendered:{settled.revision}"
+    space = rendered_space(settled.revision)
     segments = [ref.segment for chain in settled.chains for ref in chain.segments]
     facts = FactsState()
     decision = DecisionRecord(

@@ -16,10 +16,10 @@ from ebbtide_platform.keydoor.memory import MemoryKeyDoor
 from ebbtide_platform.ports import InRecord, OutRecord
 from ebbtide_platform.sealing.sealer import Sealer
 from ebbtide_platform.settings import Settings
-from ebbtide_platform.topics import ALIASES, REWARDS, ROUTED
+from ebbtide_platform.topics import ALIASES, LOG_MS, REWARDS, ROUTED
 from ebbtide_schemas.records import AliasRecord, LogRecord, RewardRecord, SealedChunk, TickRecord
 from ebbtide_streams.context import StageContext
-from ebbtide_streams.route import KEPT_MS, RouteStage
+from ebbtide_streams.route import RouteStage
 from support.stages import Worker
 
 ORDER = "order-17"
@@ -131,8 +131,8 @@ def test_a_reason_stays_behind(route: Route) -> None:
 def test_what_waited_longer_than_the_log_keeps_it_is_dropped(route: Route) -> None:
     route.feed(_reward())
     assert route.rows() > 0
-    route.feed(_reward("r2", alias="other", received_ms=KEPT_MS + 1), timestamp_ms=KEPT_MS + 1)
-    route.feed(_alias(), timestamp_ms=KEPT_MS + 1)
+    route.feed(_reward("r2", alias="other", received_ms=LOG_MS + 1), timestamp_ms=LOG_MS + 1)
+    route.feed(_alias(), timestamp_ms=LOG_MS + 1)
     assert route.routed == []
 
 
