@@ -11,8 +11,8 @@ from threading import Lock
 
 from ebbtide_governance.facts import FactsState
 from ebbtide_governance.redaction.detector import Detector
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
-from ebbtide_platform.adapters.stage_sqlite import SqliteStageStore
+from ebbtide_platform.adapters.segments.sqlite import SqliteSegmentStore
+from ebbtide_platform.adapters.stage.sqlite import SqliteStageStore
 from ebbtide_platform.errors import Unavailable
 from ebbtide_platform.ports import InRecord, LogWriter
 from ebbtide_platform.sealing.sealer import Sealer

@@ -13,8 +13,8 @@ from bench.timing import Row, rate, rows
 from ebbtide_governance.facts import FactsState
 from ebbtide_governance.settlement import plan
 from ebbtide_platform.adapters.log_memory import MemoryLog
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.stage_sqlite import SqliteStageStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.stage.sqlite import SqliteStageStore
 from ebbtide_platform.codec import decode, encode
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
 from ebbtide_platform.ports import InRecord, OutRecord

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.segments.sqlite import SqliteSegmentStore
 from ebbtide_platform.ports import SegmentStore
 from ebbtide_schemas.records import Finding, FindingsRecord, SealedChunk, SegmentFindings, StepHeader
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
-from ebbtide_platform.adapters.stage_sqlite import SCAN_PAGE, SqliteStageStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
+from ebbtide_platform.adapters.stage.sqlite import SCAN_PAGE, SqliteStageStore
 from ebbtide_platform.errors import Unavailable
 from ebbtide_platform.ports import OutRecord, StageStore
 

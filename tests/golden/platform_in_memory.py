@@ -13,8 +13,8 @@ from ebbtide_governance.facts import FactsState
 from ebbtide_governance.redaction.patterns import PatternDetector
 from ebbtide_platform import codec
 from ebbtide_platform.adapters.log_memory import MemoryLog
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode, encode, headers
 from ebbtide_platform.doors.events import Answer, EventDoor
 from ebbtide_platform.doors.outbox import Outbox

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ebbtide_platform.adapters.kafka import Follower, KafkaLogWriter, client_config
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
+from ebbtide_platform.adapters.segments.sqlite import SqliteSegmentStore
 from ebbtide_platform.codec import decode_any, encode
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
 from ebbtide_platform.ports import OutRecord

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ebbtide_governance.facts import FactsState
 from ebbtide_platform.adapters.log_memory import MemoryLog
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode, encode
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
 from ebbtide_platform.ports import InRecord

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ebbtide_governance.facts import FactsState
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode_any, encode
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
 from ebbtide_platform.ports import Erased, InRecord, OutRecord, rendered_space

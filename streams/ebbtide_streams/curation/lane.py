@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ebbtide_platform.adapters.kafka import Follower, client_config, create_topics
 from ebbtide_platform.adapters.kafka_connection import list_topics
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
+from ebbtide_platform.adapters.segments.sqlite import SqliteSegmentStore
 from ebbtide_platform.codec import decode, decode_any, encode, headers
 from ebbtide_platform.errors import InvalidInput, Poison
 from ebbtide_platform.ports import InRecord, OutRecord, SegmentStore, rendered_space

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from ebbtide_governance.redaction.detector import Span
 from ebbtide_governance.redaction.patterns import PatternDetector
-from ebbtide_platform.adapters.stage_sqlite import SqliteStageStore
+from ebbtide_platform.adapters.stage.sqlite import SqliteStageStore
 from ebbtide_platform.codec import encode
 from ebbtide_platform.ports import InRecord, OutRecord, StageStore, StageTransaction
 from ebbtide_platform.topics import Topic

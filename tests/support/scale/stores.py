@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ebbtide_governance.facts import FactsState
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
+from ebbtide_platform.adapters.segments.sqlite import SqliteSegmentStore
 from ebbtide_platform.doors.outbox import Entry as OutboxEntry
 from ebbtide_platform.doors.outbox import Outbox
 from ebbtide_platform.keydoor.door import LocalKeyDoor

@@ -11,8 +11,8 @@ import msgspec
 
 from ebbtide.session import Session, open_session
 from ebbtide_governance.facts import FactsState
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.segments_sqlite import SqliteSegmentStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.segments.sqlite import SqliteSegmentStore
 from ebbtide_platform.codec import decode_any
 from ebbtide_platform.doors.intake import Names, draft_step, identities, outline_step
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor

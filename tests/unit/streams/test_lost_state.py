@@ -9,7 +9,7 @@ from pathlib import Path
 from ebbtide_governance.facts import FactsState
 from ebbtide_governance.redaction.patterns import PatternDetector
 from ebbtide_platform.adapters.log_memory import MemoryLog
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode, encode
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor
 from ebbtide_platform.ports import InRecord

@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide_governance.facts import FactsState
 from ebbtide_platform.adapters.log_memory import MemoryLog
-from ebbtide_platform.adapters.stage_sqlite import SqliteStageStore
+from ebbtide_platform.adapters.stage.sqlite import SqliteStageStore
 from ebbtide_platform.codec import encode
 from ebbtide_platform.errors import Unavailable
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor

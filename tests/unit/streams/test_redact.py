@@ -13,8 +13,8 @@ import pytest
 from ebbtide_governance.facts import FactsState
 from ebbtide_governance.redaction.detector import Detector, Span
 from ebbtide_governance.redaction.patterns import PatternDetector
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode, encode
 from ebbtide_platform.errors import Misconfigured, Poison
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor

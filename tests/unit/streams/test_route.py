@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ebbtide_governance.facts import FactsState
-from ebbtide_platform.adapters.segments_memory import MemorySegmentStore
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.segments.memory import MemorySegmentStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode, encode
 from ebbtide_platform.errors import Poison
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from ebbtide_platform.adapters.log_memory import MemoryLog
-from ebbtide_platform.adapters.stage_memory import MemoryStageStore
+from ebbtide_platform.adapters.stage.memory import MemoryStageStore
 from ebbtide_platform.codec import decode
 from ebbtide_platform.errors import Poison, Unavailable
 from ebbtide_platform.keydoor.memory import MemoryKeyDoor

@@ -1,0 +1,1 @@
+"""Stores of sealed segments: one suite of contracts, several places to keep them."""

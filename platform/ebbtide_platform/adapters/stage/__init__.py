@@ -1,0 +1,1 @@
+"""Stores of stage state: one suite of contracts, several places to keep it."""
